@@ -1,0 +1,110 @@
+//! Mutual exclusion: at most one node is in the critical section, and whoever wants in gets in.
+
+pub mod ricart_agrawala;
+pub mod token_ring;
+
+use conclave_protocol::{Mark, Marked, NodeId, Opt, Protocol, Setup, Unfit};
+use serde::{Deserialize, Serialize};
+
+/// What an application asks of its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Request {
+    /// To enter the critical section. Asked only outside it, and not twice.
+    Acquire,
+    /// To leave it. Asked only inside it.
+    Release,
+}
+
+/// What a node tells its application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Notice {
+    /// The critical section is this node's until it releases it.
+    Acquired {
+        /// The fencing token: greater than that of every earlier grant.
+        token: u64,
+    },
+    /// It was, and no longer is: the application must stop at once.
+    Revoked,
+}
+
+impl Marked for Request {
+    fn mark(&self) -> Mark {
+        match self {
+            Self::Acquire => Mark::Asked,
+            Self::Release => Mark::Left,
+        }
+    }
+}
+
+impl Marked for Notice {
+    fn mark(&self) -> Mark {
+        match *self {
+            Self::Acquired { token } => Mark::Entered { token },
+            Self::Revoked => Mark::Lost,
+        }
+    }
+}
+
+/// A mutual exclusion algorithm: any protocol with this family's requests and notices.
+pub trait Algorithm: Protocol<Request = Request, Notice = Notice> {}
+
+impl<P: Protocol<Request = Request, Notice = Notice>> Algorithm for P {}
+
+/// An application that enters and leaves the critical section for ever.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Client {
+    /// It does something else.
+    #[default]
+    Outside,
+    /// It has asked.
+    Waiting,
+    /// It is in the critical section.
+    Inside,
+}
+
+impl<P: Algorithm> conclave_protocol::Client<P> for Client {
+    fn requests(&self) -> impl IntoIterator<Item = Request> {
+        match self {
+            Self::Outside => Some(Request::Acquire),
+            Self::Waiting => None,
+            Self::Inside => Some(Request::Release),
+        }
+    }
+
+    fn on_request(&mut self, request: &Request) {
+        *self = match request {
+            Request::Acquire => Self::Waiting,
+            Request::Release => Self::Outside,
+        };
+    }
+
+    fn on_notice(&mut self, notice: &Notice) {
+        *self = match notice {
+            Notice::Acquired { .. } => Self::Inside,
+            Notice::Revoked => Self::Outside,
+        };
+    }
+}
+
+/// Safety: no more than `places` nodes are in the critical section.
+pub fn exclusive(clients: &[Client], places: usize) -> bool {
+    clients.iter().filter(|&&client| client == Client::Inside).count() <= places
+}
+
+/// Token algorithms: who has the token at first.
+pub(crate) const HOLDER: Opt =
+    Opt { name: "holder", default: "0", help: "the node that has the token at first" };
+
+pub(crate) fn holder(setup: &Setup) -> Result<NodeId, Unfit> {
+    node_option(setup, "holder", 0)
+}
+
+/// An option that names a node.
+pub(crate) fn node_option(setup: &Setup, name: &str, default: u32) -> Result<NodeId, Unfit> {
+    let node: u32 = setup.option(name, default)?;
+    if node < setup.n() {
+        return Ok(NodeId(node));
+    }
+    let last = setup.n() - 1;
+    Err(Unfit::new(format!("{name}={node}, but there are only nodes 0 to {last}")))
+}

@@ -1,0 +1,245 @@
+//! A node that wants the critical section asks every other node and enters when all have replied.
+//! A node asked replies at once, unless it is inside, or wants in itself and asked earlier; then
+//! it replies when it leaves. Lamport timestamps say who asked earlier; ids break ties.
+//!
+//! Two nodes cannot both be inside: the one that asked later would need a reply that the other
+//! sends only on leaving. Every request made after hearing of another is later than it, so an
+//! unknown request can never turn out older than one already answered.
+//!
+//! # Rules
+//!
+//! 1. Acquire: tick the clock, take its time as the request's timestamp, send `Request` to all.
+//! 2. `Request` from j: merge its time into the clock. Inside, or waiting with an older request:
+//!    defer j. Otherwise send `Reply` to j.
+//! 3. `Reply`: enter when nobody's is missing.
+//! 4. Release: send `Reply` to **all** deferred nodes. Each needs this node's own reply, which
+//!    nobody else can give; replying to one only leaves the others waiting for ever.
+//!
+//! # Known failures
+//!
+//! A crashed node is silent, and silence reads as a refusal: everybody waits. So does the loss of
+//! one message. Two nodes with the same id can both be the older one.
+
+use conclave_protocol::{
+    Charge, Ctx, Entry, Info, Lamport, Model, Mutant, Never, NodeId, NodeSet, Property, Protocol,
+    Stamp,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Notice, Request};
+
+/// The state of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RicartAgrawala {
+    clock: Lamport,
+    phase: Phase,
+    /// Nodes that get their reply when we leave.
+    deferred: NodeSet,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+enum Phase {
+    Outside,
+    Waiting { asked: Stamp, missing: NodeSet },
+    Inside,
+}
+
+/// Which of the rules are spoilt; none, in the sound algorithm.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Config {
+    /// Rule 4 replies only to the first deferred node.
+    notify_one: bool,
+    /// Rule 2 takes requests with equal times for each other's juniors.
+    no_tie_break: bool,
+}
+
+/// What nodes send each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Msg {
+    /// May I? I asked at this time.
+    Request(Stamp),
+    /// You may, as far as I am concerned.
+    Reply,
+}
+
+/// The algorithm as published.
+pub static PLAIN: Entry<RicartAgrawala> = Entry {
+    info: Info {
+        id: "mutex/ricart-agrawala",
+        title: "Ricart–Agrawala",
+        summary: "ask everybody; reply at once, or on leaving if older",
+        source: "Ricart, Agrawala. An optimal algorithm for mutual exclusion in computer \
+                 networks. CACM 24(1), 1981",
+        text: include_str!("ricart_agrawala.rs"),
+        model: Model::RELIABLE,
+        holds: &[
+            Property::Exclusion,
+            Property::NoDeadlock,
+            Property::NoStarvation,
+            Property::FcfsHappenedBefore,
+            Property::FcfsTimestamp,
+            Property::FenceOrder,
+        ],
+        fails: &[],
+        options: &[],
+        mutant: None,
+    },
+    config: |_| Ok(Config::default()),
+    clients: Entry::<RicartAgrawala>::everyone,
+};
+
+/// Rule 4 replies to one deferred node only.
+pub static NOTIFY_ONE: Entry<RicartAgrawala> = Entry {
+    info: Info {
+        id: "mutex/ra-notify-one",
+        title: "Ricart–Agrawala, replying to one",
+        summary: "on leaving, only the first of the deferred gets its reply",
+        holds: &[Property::Exclusion],
+        mutant: Some(Mutant {
+            of: "mutex/ricart-agrawala",
+            defect: "rule 4 replies only to the first deferred node",
+            breaks: Property::NoDeadlock,
+        }),
+        ..PLAIN.info
+    },
+    config: |_| Ok(Config { notify_one: true, ..Config::default() }),
+    ..PLAIN
+};
+
+/// Rule 2 does not break ties by id.
+pub static NO_TIE_BREAK: Entry<RicartAgrawala> = Entry {
+    info: Info {
+        id: "mutex/ra-no-tie-break",
+        title: "Ricart–Agrawala without tie-break",
+        summary: "of two requests with the same time, each yields to the other",
+        holds: &[],
+        mutant: Some(Mutant {
+            of: "mutex/ricart-agrawala",
+            defect: "rule 2 compares times only, so that equal ones both get their replies",
+            breaks: Property::Exclusion,
+        }),
+        ..PLAIN.info
+    },
+    config: |_| Ok(Config { no_tie_break: true, ..Config::default() }),
+    ..PLAIN
+};
+
+impl Protocol for RicartAgrawala {
+    type Config = Config;
+    type Request = Request;
+    type Notice = Notice;
+    type Msg = Msg;
+    type Timer = Never;
+    type Stable = Never;
+
+    fn start(_: Option<Never>, _: &mut Ctx<Self>) -> Self {
+        Self { clock: Lamport::default(), phase: Phase::Outside, deferred: NodeSet::new() }
+    }
+
+    fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
+        match request {
+            Request::Acquire => {
+                let asked = self.clock.tick(ctx.me);
+                self.phase = Phase::Waiting { asked, missing: ctx.peer_set() };
+                ctx.broadcast(Msg::Request(asked));
+                self.enter_if_all_replied(ctx);
+            }
+            Request::Release => {
+                self.phase = Phase::Outside;
+                let mut deferred = self.deferred.take();
+                if ctx.config.notify_one {
+                    deferred = deferred.first().into_iter().collect();
+                }
+                ctx.multicast(deferred.iter(), Msg::Reply);
+            }
+        }
+    }
+
+    fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
+        match msg {
+            Msg::Request(theirs) => {
+                self.clock.observe(theirs);
+                let defer = match self.phase {
+                    Phase::Outside => false,
+                    Phase::Waiting { asked, .. } if ctx.config.no_tie_break => {
+                        asked.time < theirs.time
+                    }
+                    Phase::Waiting { asked, .. } => asked < theirs,
+                    Phase::Inside => true,
+                };
+                if defer {
+                    self.deferred.insert(from);
+                } else {
+                    ctx.send(from, Msg::Reply);
+                }
+            }
+            Msg::Reply => {
+                if let Phase::Waiting { missing, .. } = &mut self.phase {
+                    missing.remove(from);
+                    self.enter_if_all_replied(ctx);
+                }
+            }
+        }
+    }
+
+    fn charge(msg: &Msg, _: NodeId, _: NodeId) -> Charge {
+        match msg {
+            Msg::Request(_) => Charge::Sender,
+            Msg::Reply => Charge::Receiver,
+        }
+    }
+}
+
+impl RicartAgrawala {
+    fn enter_if_all_replied(&mut self, ctx: &mut Ctx<Self>) {
+        if let Phase::Waiting { asked, missing } = &self.phase
+            && missing.is_empty()
+        {
+            let token = asked.token();
+            self.phase = Phase::Inside;
+            ctx.notify(Notice::Acquired { token });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_protocol::{Effect, Time, Topology};
+
+    use super::*;
+
+    type Effects = Vec<Effect<RicartAgrawala>>;
+
+    fn at(me: u32, rule: impl FnOnce(&mut Ctx<RicartAgrawala>)) -> Effects {
+        let (topology, mut effects) = (Topology::complete(3), Vec::new());
+        let config = Config::default();
+        rule(&mut Ctx::new(NodeId(me), &topology, &config, Time::ZERO, &mut effects));
+        effects
+    }
+
+    #[test]
+    fn of_two_who_ask_at_once_the_lower_id_goes_first() {
+        let mut p0 = None;
+        let asked = at(0, |ctx| {
+            let mut state = RicartAgrawala::start(None, ctx);
+            state.on_request(Request::Acquire, ctx);
+            p0 = Some(state);
+        });
+        let mine = Stamp { time: 1, node: NodeId(0) };
+        assert_eq!(asked, [Effect::Broadcast(Msg::Request(mine))]);
+
+        let mut p0 = p0.expect("started");
+        let theirs = Stamp { time: 1, node: NodeId(2) };
+        let quiet = at(0, |ctx| p0.on_message(NodeId(2), Msg::Request(theirs), ctx));
+        assert_eq!(quiet, []);
+
+        let entered = at(0, |ctx| {
+            p0.on_message(NodeId(1), Msg::Reply, ctx);
+            p0.on_message(NodeId(2), Msg::Reply, ctx);
+        });
+        assert_eq!(entered, [Effect::Notify(Notice::Acquired { token: mine.token() })]);
+
+        let left = at(0, |ctx| p0.on_request(Request::Release, ctx));
+        assert_eq!(left, [Effect::Send { to: NodeId(2), msg: Msg::Reply }]);
+    }
+}

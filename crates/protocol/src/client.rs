@@ -1,0 +1,65 @@
+use serde::{Deserialize, Serialize};
+
+use crate::{NodeId, Protocol, Value};
+
+/// The application at one node, reduced to what drivers need: what it may ask next, and what it
+/// makes of what it is told.
+///
+/// Each family of algorithms has one. It drives runs and model checking alike, and the family's
+/// properties are stated about it, so that no property looks inside an algorithm.
+pub trait Client<P: Protocol>: Value + Default {
+    /// What it may ask now. A run picks the first; the checker tries each.
+    fn requests(&self) -> impl IntoIterator<Item = P::Request>;
+
+    /// It has asked.
+    fn on_request(&mut self, request: &P::Request);
+
+    /// It has been told.
+    fn on_notice(&mut self, notice: &P::Notice);
+}
+
+/// What a request or a notice means to the properties of its family.
+///
+/// Drivers know algorithms only through this: they record marks in traces, and costs and
+/// properties are computed from them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Mark {
+    /// The application wants the critical section.
+    Asked,
+    /// It is inside, with this fencing token.
+    Entered {
+        /// Greater than the token of every earlier grant of the same lock.
+        token: u64,
+    },
+    /// It has left.
+    Left,
+    /// It was inside and no longer is, without having asked to leave.
+    Lost,
+    /// The application calls for an election.
+    Called,
+    /// The node takes `leader` for the leader.
+    Follows {
+        /// Who leads.
+        leader: NodeId,
+        /// The term it leads in: a counter, and who counted.
+        epoch: u64,
+    },
+    /// The node has begun to suspect a peer.
+    Suspects(NodeId),
+    /// The node has stopped suspecting a peer.
+    Trusts(NodeId),
+    /// None of these.
+    Other,
+}
+
+/// A request or notice that says what it means.
+pub trait Marked {
+    /// What it means to the properties of its family.
+    fn mark(&self) -> Mark;
+}
+
+impl Marked for crate::Never {
+    fn mark(&self) -> Mark {
+        match *self {}
+    }
+}

@@ -1,0 +1,288 @@
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// What is said about an algorithm, and what it assumes and promises.
+///
+/// Drivers obey the model: the simulator grants exactly these assumptions unless it is told to
+/// break one, and a promise that fails although they were kept is an error.
+#[derive(Clone, Copy, Debug)]
+pub struct Info {
+    /// As typed on the command line: `mutex/ricart-agrawala`.
+    pub id: &'static str,
+    /// As printed: `Ricart–Agrawala`.
+    pub title: &'static str,
+    /// One line for a list.
+    pub summary: &'static str,
+    /// Where it was published.
+    pub source: &'static str,
+    /// The text of the file that implements it; its module documentation is the explanation.
+    pub text: &'static str,
+    /// What it assumes.
+    pub model: Model,
+    /// What is true of every run that keeps the assumptions.
+    pub holds: &'static [Property],
+    /// What is not, and how it comes about.
+    pub fails: &'static [(Property, &'static str)],
+    /// What can be set beside the number of nodes and the topology.
+    pub options: &'static [Opt],
+    /// Set on entries that exist to be refuted.
+    pub mutant: Option<Mutant>,
+}
+
+impl Info {
+    /// The family, the part of the id before the slash.
+    pub fn family(&self) -> &'static str {
+        self.id.split_once('/').map_or(self.id, |(family, _)| family)
+    }
+
+    /// The part of the id after the slash.
+    pub fn name(&self) -> &'static str {
+        self.id.split_once('/').map_or(self.id, |(_, name)| name)
+    }
+
+    /// The idea, the rules and the known failures, from the module documentation of the
+    /// algorithm's own file.
+    pub fn explanation(&self) -> String {
+        let docs = self.text.lines().map_while(|line| line.strip_prefix("//!"));
+        docs.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// What an algorithm assumes of the system it runs in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Model {
+    /// What becomes of messages.
+    pub channels: Channels,
+    /// What is known about delays.
+    pub timing: Timing,
+    /// Which crashes it survives.
+    pub crashes: Crashes,
+    /// Whether its safety survives a partition of the network.
+    pub partitions: bool,
+    /// The failure detector it relies on.
+    pub detector: Detector,
+    /// Who talks to whom.
+    pub links: Links,
+}
+
+impl Model {
+    /// The catalogue's default: asynchronous, reliable FIFO channels between every pair, no
+    /// faults.
+    pub const FIFO: Self = Self {
+        channels: Channels::Fifo,
+        timing: Timing::Asynchronous,
+        crashes: Crashes::None,
+        partitions: false,
+        detector: Detector::None,
+        links: Links::Complete,
+    };
+
+    /// As [`FIFO`](Self::FIFO), but messages may overtake each other.
+    pub const RELIABLE: Self = Self { channels: Channels::Reliable, ..Self::FIFO };
+}
+
+/// What becomes of messages on their way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Channels {
+    /// They may be lost, repeated and reordered.
+    Lossy,
+    /// Every message arrives once, in any order.
+    Reliable,
+    /// Every message arrives once, in the order sent on its link.
+    Fifo,
+}
+
+/// What is known about delays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timing {
+    /// Nothing: safety does not depend on when a timer runs out.
+    Asynchronous,
+    /// Messages and rules take at most a known time; a timer may rely on it.
+    Synchronous,
+}
+
+/// Which crashes an algorithm survives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Crashes {
+    /// None.
+    None,
+    /// A node may stop for good.
+    Stop,
+    /// A node may stop and boot again with what it saved.
+    Recover,
+    /// A node may stop and boot again having forgotten everything.
+    Amnesia,
+}
+
+/// The failure detector an algorithm relies on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detector {
+    /// None.
+    None,
+    /// Suspects a node only after it has crashed, and then surely.
+    Perfect,
+    /// Suspects every crashed node sooner or later, and is wrong only for a while.
+    Eventual,
+}
+
+/// Who talks to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Links {
+    /// Every node with every other.
+    Complete,
+    /// Every node with the next.
+    Ring,
+    /// Along the edges of a tree.
+    Tree,
+}
+
+/// Something that can be set about an algorithm, beside the number of nodes and the topology.
+#[derive(Clone, Copy, Debug)]
+pub struct Opt {
+    /// The name, as in `--set units=2`.
+    pub name: &'static str,
+    /// What it is when not set.
+    pub default: &'static str,
+    /// What it means.
+    pub help: &'static str,
+}
+
+/// An entry that exists to be refuted: which algorithm it spoils, how, and what breaks.
+#[derive(Clone, Copy, Debug)]
+pub struct Mutant {
+    /// The id of the sound algorithm.
+    pub of: &'static str,
+    /// What is wrong.
+    pub defect: &'static str,
+    /// The property it breaks.
+    pub breaks: Property,
+}
+
+/// A property of runs. The names are the catalogue's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Property {
+    /// At most one (or K) inside.
+    #[serde(rename = "ME")]
+    Exclusion,
+    /// If somebody waits and nobody is inside, somebody enters.
+    #[serde(rename = "ND")]
+    NoDeadlock,
+    /// Every request is granted.
+    #[serde(rename = "NS")]
+    NoStarvation,
+    /// If one request happened before another, it is granted first.
+    #[serde(rename = "FCFS-HB")]
+    FcfsHappenedBefore,
+    /// Grants follow the order of the requests' timestamps.
+    #[serde(rename = "FCFS-TS")]
+    FcfsTimestamp,
+    /// Each grant's fencing token is greater than those of all earlier grants.
+    #[serde(rename = "FENCE")]
+    FenceOrder,
+    /// At rest, at most one live node of a partition takes itself for the leader.
+    #[serde(rename = "L1")]
+    OneLeader,
+    /// At all times, at most one leader per epoch.
+    #[serde(rename = "L1q")]
+    OneLeaderPerEpoch,
+    /// Every live node comes to know the leader.
+    #[serde(rename = "L2")]
+    LeaderKnown,
+    /// The leader is the best live node.
+    #[serde(rename = "L3")]
+    BestLeads,
+    /// Every crashed node is suspected by every live one in the end.
+    #[serde(rename = "COMPLETE")]
+    Completeness,
+    /// No live node is suspected.
+    #[serde(rename = "ACCURATE")]
+    Accuracy,
+}
+
+impl Property {
+    /// Every property, in the order of the catalogue.
+    pub const ALL: [Self; 12] = [
+        Self::Exclusion,
+        Self::NoDeadlock,
+        Self::NoStarvation,
+        Self::FcfsHappenedBefore,
+        Self::FcfsTimestamp,
+        Self::FenceOrder,
+        Self::OneLeader,
+        Self::OneLeaderPerEpoch,
+        Self::LeaderKnown,
+        Self::BestLeads,
+        Self::Completeness,
+        Self::Accuracy,
+    ];
+
+    /// The catalogue's short name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exclusion => "ME",
+            Self::NoDeadlock => "ND",
+            Self::NoStarvation => "NS",
+            Self::FcfsHappenedBefore => "FCFS-HB",
+            Self::FcfsTimestamp => "FCFS-TS",
+            Self::FenceOrder => "FENCE",
+            Self::OneLeader => "L1",
+            Self::OneLeaderPerEpoch => "L1q",
+            Self::LeaderKnown => "L2",
+            Self::BestLeads => "L3",
+            Self::Completeness => "COMPLETE",
+            Self::Accuracy => "ACCURATE",
+        }
+    }
+
+    /// What it says, in words.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Exclusion => "never more inside the critical section than it has places",
+            Self::NoDeadlock => "if somebody waits and nobody is inside, somebody enters",
+            Self::NoStarvation => "every request is granted",
+            Self::FcfsHappenedBefore => "a request that happened before another is granted first",
+            Self::FcfsTimestamp => "requests are granted in the order of their timestamps",
+            Self::FenceOrder => "every grant's fencing token exceeds those of all earlier grants",
+            Self::OneLeader => "at rest, at most one live node takes itself for the leader",
+            Self::OneLeaderPerEpoch => "at most one leader per epoch, at all times",
+            Self::LeaderKnown => "every live node comes to know the leader",
+            Self::BestLeads => "the leader is the best live node",
+            Self::Completeness => "every crashed node is suspected by every live one in the end",
+            Self::Accuracy => "no live node is suspected",
+        }
+    }
+}
+
+impl fmt::Display for Property {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Property {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|p| p.name().eq_ignore_ascii_case(name));
+        known.ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|p| p.name()).collect();
+            format!("no property is called {name:?}; there are {}", names.join(", "))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_property_is_found_under_its_name() {
+        for property in Property::ALL {
+            assert_eq!(property.name().parse(), Ok(property));
+        }
+        assert!("MX".parse::<Property>().unwrap_err().contains("ME, ND, NS"));
+    }
+}

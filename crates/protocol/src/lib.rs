@@ -1,0 +1,32 @@
+//! The one trait every algorithm implements, and the few types it speaks in.
+//!
+//! Read [`Protocol`] first, then [`Ctx`]. Nothing in this crate, and nothing in a crate that
+//! implements a protocol, touches a socket, a clock, a thread or a random number generator: a
+//! rule is a pure function of a node's state and one input. That is what lets the same code run
+//! in the simulator, in the model checker and on a network.
+//!
+//! What the catalogue says about an algorithm — its assumptions, its promises — is in [`Info`].
+
+mod client;
+mod clock;
+mod ctx;
+mod info;
+mod label;
+mod node;
+mod protocol;
+mod reliable;
+mod setup;
+mod time;
+mod topology;
+
+pub use client::{Client, Mark, Marked};
+pub use clock::{Causality, Lamport, Stamp, VectorClock};
+pub use ctx::{Ctx, Effect, Effects};
+pub use info::{Channels, Crashes, Detector, Info, Links, Model, Mutant, Opt, Property, Timing};
+pub use label::label;
+pub use node::{NodeId, NodeSet};
+pub use protocol::{Charge, Entry, Input, Never, Protocol, Value};
+pub use reliable::{Place, Reliable, ReliableConfig, ReliableMsg, ReliableTimer};
+pub use setup::{Setup, Unfit};
+pub use time::Time;
+pub use topology::{Topology, TopologyError};

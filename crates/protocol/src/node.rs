@@ -1,0 +1,203 @@
+use std::fmt;
+use std::mem;
+
+use serde::{Deserialize, Serialize};
+
+/// A node, numbered from 0.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct NodeId(pub u32);
+
+impl NodeId {
+    /// The node's place in an array of all nodes.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Debug for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "p{}", self.0)
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "p{}", self.0)
+    }
+}
+
+/// A set of nodes.
+///
+/// The first 64 cost no allocation; of the rest only blocks of 64 that have a member are stored,
+/// so a set of a few neighbours is small even among a million nodes.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct NodeSet {
+    low: u64,
+    /// Blocks 1 and up, ascending, none empty, so that equal sets are equal values.
+    high: Vec<(u32, u64)>,
+}
+
+impl NodeSet {
+    /// The empty set.
+    pub const fn new() -> Self {
+        Self { low: 0, high: Vec::new() }
+    }
+
+    /// Returns whether `node` is new to the set.
+    pub fn insert(&mut self, node: NodeId) -> bool {
+        let (block, bit) = (node.0 / 64, 1_u64 << (node.0 % 64));
+        let word = if block == 0 {
+            &mut self.low
+        } else {
+            let at = match self.find(block) {
+                Ok(at) => at,
+                Err(at) => {
+                    self.high.insert(at, (block, 0));
+                    at
+                }
+            };
+            &mut self.high[at].1
+        };
+        let new = *word & bit == 0;
+        *word |= bit;
+        new
+    }
+
+    /// Returns whether `node` was in the set.
+    pub fn remove(&mut self, node: NodeId) -> bool {
+        let (block, bit) = (node.0 / 64, 1_u64 << (node.0 % 64));
+        if block == 0 {
+            let was = self.low & bit != 0;
+            self.low &= !bit;
+            return was;
+        }
+        let Ok(at) = self.find(block) else { return false };
+        let word = &mut self.high[at].1;
+        let was = *word & bit != 0;
+        *word &= !bit;
+        if *word == 0 {
+            self.high.remove(at);
+        }
+        was
+    }
+
+    /// Empties the set and returns what was in it.
+    pub fn take(&mut self) -> Self {
+        mem::take(self)
+    }
+
+    /// Removes every member.
+    pub fn clear(&mut self) {
+        self.low = 0;
+        self.high.clear();
+    }
+
+    /// Whether `node` is a member.
+    pub fn contains(&self, node: NodeId) -> bool {
+        let (block, shift) = (node.0 / 64, node.0 % 64);
+        let word = match block {
+            0 => self.low,
+            _ => self.find(block).map_or(0, |at| self.high[at].1),
+        };
+        word >> shift & 1 == 1
+    }
+
+    /// Whether the set has no members.
+    pub fn is_empty(&self) -> bool {
+        self.low == 0 && self.high.is_empty()
+    }
+
+    /// How many members the set has.
+    pub fn len(&self) -> usize {
+        let high: u32 = self.high.iter().map(|(_, word)| word.count_ones()).sum();
+        (self.low.count_ones() + high) as usize
+    }
+
+    /// The member with the least id.
+    pub fn first(&self) -> Option<NodeId> {
+        self.iter().next()
+    }
+
+    /// The nodes in ascending order.
+    pub fn iter(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let words = std::iter::once((0, self.low)).chain(self.high.iter().copied());
+        words.flat_map(|(block, mut word)| {
+            std::iter::from_fn(move || {
+                let bit = word.trailing_zeros();
+                word &= word.checked_sub(1)?;
+                Some(NodeId(block * 64 + bit))
+            })
+        })
+    }
+
+    /// Whether every member of `self` is one of `other`.
+    pub fn is_subset(&self, other: &Self) -> bool {
+        self.low & !other.low == 0
+            && self.high.iter().all(|&(block, word)| {
+                other.find(block).is_ok_and(|at| word & !other.high[at].1 == 0)
+            })
+    }
+
+    /// The members of both sets.
+    pub fn intersection(&self, other: &Self) -> Self {
+        self.iter().filter(|&node| other.contains(node)).collect()
+    }
+
+    fn find(&self, block: u32) -> Result<usize, usize> {
+        self.high.binary_search_by_key(&block, |&(block, _)| block)
+    }
+}
+
+impl FromIterator<NodeId> for NodeSet {
+    fn from_iter<I: IntoIterator<Item = NodeId>>(nodes: I) -> Self {
+        let mut set = Self::default();
+        set.extend(nodes);
+        set
+    }
+}
+
+impl Extend<NodeId> for NodeSet {
+    fn extend<I: IntoIterator<Item = NodeId>>(&mut self, nodes: I) {
+        for node in nodes {
+            self.insert(node);
+        }
+    }
+}
+
+impl fmt::Debug for NodeSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_with_the_same_members_are_equal_whatever_their_history() {
+        let mut set: NodeSet = [3, 64, 200].map(NodeId).into_iter().collect();
+        assert!(set.remove(NodeId(200)));
+        assert!(!set.remove(NodeId(200)));
+        assert!(set.remove(NodeId(64)));
+        assert_eq!(set, [NodeId(3)].into_iter().collect());
+        assert_eq!(format!("{set:?}"), "{p3}");
+    }
+
+    #[test]
+    fn iterates_in_order_across_blocks() {
+        let nodes = [0, 1, 63, 64, 127, 128, 999_999].map(NodeId);
+        let set: NodeSet = nodes.into_iter().rev().collect();
+        assert!(set.iter().eq(nodes));
+        assert_eq!(set.len(), nodes.len());
+        assert_eq!(set.first(), Some(NodeId(0)));
+    }
+
+    #[test]
+    fn subsets_and_intersections_span_blocks() {
+        let small: NodeSet = [1, 70].map(NodeId).into_iter().collect();
+        let large: NodeSet = [1, 2, 70, 71].map(NodeId).into_iter().collect();
+        assert!(small.is_subset(&large) && !large.is_subset(&small));
+        assert_eq!(small.intersection(&large), small);
+    }
+}

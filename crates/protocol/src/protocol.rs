@@ -1,0 +1,187 @@
+use std::fmt::Debug;
+use std::hash::Hash;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::{Ctx, Info, Marked, NodeId, Setup, Unfit};
+
+/// A distributed algorithm, seen from one node.
+///
+/// `Self` is the state of that node: the variables of the textbook description and nothing else.
+/// Each method is one of its "upon event" rules. A rule changes the state and asks for effects
+/// through [`Ctx`]; it never waits, never fails, and given the same state and the same event
+/// always does the same thing.
+///
+/// The simulator, the model checker and the network runtime all drive this trait, unchanged.
+pub trait Protocol: Value {
+    /// What never changes during a run: timeouts, quorums, who starts with the token, which
+    /// variant of a rule is in force.
+    type Config: Clone + Debug + Send + Sync + 'static;
+    /// What the application asks of its local node.
+    type Request: Value + Marked;
+    /// What a node tells its local application.
+    type Notice: Value + Marked;
+    /// What nodes send each other.
+    type Msg: Value;
+    /// The timers a node can have running, at most one of each; [`Never`] if it needs none.
+    type Timer: Value + Copy;
+    /// What must survive a crash; [`Never`] if nothing has to.
+    type Stable: Value;
+
+    /// The node boots. `saved` is what it last [`save`](Ctx::save)d, `None` on its first boot and
+    /// after amnesia.
+    fn start(saved: Option<Self::Stable>, ctx: &mut Ctx<Self>) -> Self;
+
+    /// The local application asks for something.
+    ///
+    /// Requests have preconditions that the family states; a driver keeps them by asking through
+    /// the family's [`Client`](crate::Client).
+    fn on_request(&mut self, request: Self::Request, ctx: &mut Ctx<Self>);
+
+    /// A message arrives.
+    ///
+    /// Messages come from other machines: a rule ignores those that make no sense to it and
+    /// never panics on one.
+    fn on_message(&mut self, from: NodeId, msg: Self::Msg, ctx: &mut Ctx<Self>);
+
+    /// A timer set by this node has run out.
+    #[expect(unused_variables)]
+    fn on_timer(&mut self, timer: Self::Timer, ctx: &mut Ctx<Self>) {}
+
+    /// The failure detector suspects `peer` has crashed.
+    #[expect(unused_variables)]
+    fn on_suspect(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {}
+
+    /// The failure detector no longer suspects `peer`.
+    #[expect(unused_variables)]
+    fn on_restore(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {}
+
+    /// The operator wants this node to become a member, by way of the member `sponsor`.
+    #[expect(unused_variables)]
+    fn on_join(&mut self, sponsor: NodeId, ctx: &mut Ctx<Self>) {}
+
+    /// The operator wants this node to stop being a member.
+    #[expect(unused_variables)]
+    fn on_leave(&mut self, ctx: &mut Ctx<Self>) {}
+
+    /// Whose critical-section entry a message is counted for. By default, that of the event
+    /// which caused it.
+    #[expect(unused_variables)]
+    fn charge(msg: &Self::Msg, from: NodeId, to: NodeId) -> Charge {
+        Charge::Cause
+    }
+
+    /// Applies one event, and the messages the node sends itself because of it. Drivers and
+    /// replays call this; algorithms do not override it.
+    fn step(&mut self, input: Input<Self>, ctx: &mut Ctx<Self>) {
+        match input {
+            Input::Request(request) => self.on_request(request, ctx),
+            Input::Message { from, msg } => self.on_message(from, msg, ctx),
+            Input::Timer(timer) => self.on_timer(timer, ctx),
+            Input::Suspect(peer) => self.on_suspect(peer, ctx),
+            Input::Restore(peer) => self.on_restore(peer, ctx),
+            Input::Join(sponsor) => self.on_join(sponsor, ctx),
+            Input::Leave => self.on_leave(ctx),
+        }
+        self.settle(ctx);
+    }
+
+    /// Boots a node and handles the messages it sends itself while booting.
+    fn boot(saved: Option<Self::Stable>, ctx: &mut Ctx<Self>) -> Self {
+        let mut state = Self::start(saved, ctx);
+        state.settle(ctx);
+        state
+    }
+
+    /// Handles the messages this node has sent itself. Part of [`step`](Self::step).
+    fn settle(&mut self, ctx: &mut Ctx<Self>) {
+        while let Some(msg) = ctx.next_to_self() {
+            self.on_message(ctx.me, msg, ctx);
+        }
+    }
+}
+
+/// An event, as data: what a trace records and a replay feeds back.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub enum Input<P: Protocol> {
+    /// The application asks.
+    Request(P::Request),
+    /// A message arrives.
+    Message {
+        /// Its sender.
+        from: NodeId,
+        /// What it says.
+        msg: P::Msg,
+    },
+    /// A timer runs out.
+    Timer(P::Timer),
+    /// The failure detector suspects a node.
+    Suspect(NodeId),
+    /// The failure detector trusts a node again.
+    Restore(NodeId),
+    /// The operator wants this node in, through a sponsor.
+    Join(NodeId),
+    /// The operator wants this node out.
+    Leave,
+}
+
+/// Whose entry into the critical section a message belongs to.
+///
+/// Every message is counted for exactly one entry: that of the node whose request it asks for,
+/// grants, denies or releases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Charge {
+    /// The sender's: it asks for itself, or releases what it had.
+    Sender,
+    /// The receiver's: the message grants, denies or answers its request.
+    Receiver,
+    /// This node's, on whose behalf others pass the message on.
+    Node(NodeId),
+    /// The same as the event that caused it: the message being handled, or the node's own request.
+    Cause,
+    /// Whoever enters next: a token on its way.
+    NextEntry,
+    /// Nobody's: maintenance.
+    Nobody,
+}
+
+/// An algorithm as it stands in the catalogue: a state machine together with what makes it this
+/// variant of it.
+pub struct Entry<P: Protocol> {
+    /// What is said about it, and what it assumes and promises.
+    pub info: Info,
+    /// Its constants for a system of the given make-up, or why it cannot have that make-up.
+    pub config: fn(&Setup) -> Result<P::Config, Unfit>,
+    /// The nodes whose applications ask by default: all but dedicated servers.
+    pub clients: fn(&P::Config, u32) -> std::ops::Range<u32>,
+}
+
+impl<P: Protocol> Entry<P> {
+    /// Every node may ask: the default for [`clients`](Self::clients).
+    pub fn everyone(_: &P::Config, n: u32) -> std::ops::Range<u32> {
+        0..n
+    }
+}
+
+impl<P: Protocol> Debug for Entry<P> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Entry").field("id", &self.info.id).finish_non_exhaustive()
+    }
+}
+
+/// Plain data: what a protocol keeps, sends and is asked.
+///
+/// The bounds are what the drivers need: the checker clones, compares and hashes; the network and
+/// the stable store serialize; traces print. Derive them all and this comes free.
+pub trait Value: Clone + Debug + Eq + Hash + Serialize + DeserializeOwned + Send + 'static {}
+
+impl<T> Value for T where
+    T: Clone + Debug + Eq + Hash + Serialize + DeserializeOwned + Send + 'static
+{
+}
+
+/// A type without values, for a protocol that sets no timer or saves nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Never {}

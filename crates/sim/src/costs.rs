@@ -1,0 +1,299 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use conclave_protocol::{Mark, NodeId, Time};
+use serde::Serialize;
+
+use crate::{Event, Owner, Trace};
+
+/// What a run cost, by the catalogue's rules for counting.
+///
+/// A message is one unicast between two different nodes, counted when it is sent, and belongs to
+/// exactly one entry into the critical section.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Costs {
+    /// Every entry that was asked for, in the order of asking.
+    pub entries: Vec<EntryCost>,
+    /// Messages sent, each copy of a broadcast counted.
+    pub messages: u64,
+    /// Transmissions, where a broadcast is one.
+    pub transmissions: u64,
+    /// Messages that never arrived.
+    pub lost: u64,
+    /// Bytes sent, if sizes were measured.
+    pub bytes: u64,
+    /// Messages that belong to no entry.
+    pub overhead: u64,
+    /// Messages by name.
+    pub by_label: BTreeMap<String, u64>,
+    /// For each hand-over to somebody who was waiting: when the last left and how long until the
+    /// next entered.
+    pub handovers: Vec<Handover>,
+    /// The time from the first request to the last event.
+    #[serde(skip)]
+    pub span: Duration,
+}
+
+/// What one entry cost.
+#[derive(Clone, Debug, Serialize)]
+pub struct EntryCost {
+    /// Who entered.
+    pub node: NodeId,
+    /// When it asked.
+    pub asked: Time,
+    /// When it entered, if it did.
+    pub entered: Option<Time>,
+    /// When it left, if it did.
+    pub left: Option<Time>,
+    /// The fencing token.
+    pub token: Option<u64>,
+    /// Messages that asked for and granted it.
+    pub messages_entry: u64,
+    /// Messages that released it.
+    pub messages_exit: u64,
+    /// Transmissions, where a broadcast is one.
+    pub transmissions: u64,
+    #[serde(skip)]
+    asked_record: usize,
+    #[serde(skip)]
+    entered_record: usize,
+}
+
+/// The critical section passing from one node to the next.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Handover {
+    /// Who left.
+    pub from: NodeId,
+    /// Who entered.
+    pub to: NodeId,
+    /// How long it took.
+    pub delay: Duration,
+    #[serde(skip)]
+    left_record: usize,
+    #[serde(skip)]
+    entered_record: usize,
+}
+
+/// A few values of a distribution.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Percentiles {
+    /// Half are no longer.
+    pub p50: Duration,
+    /// Nine of ten are no longer.
+    pub p90: Duration,
+    /// Ninety-nine of a hundred are no longer.
+    pub p99: Duration,
+    /// None is longer.
+    pub max: Duration,
+    /// The arithmetic mean.
+    pub mean: Duration,
+}
+
+impl Percentiles {
+    /// Of the given durations; all zero if there are none.
+    pub fn of(mut durations: Vec<Duration>) -> Self {
+        if durations.is_empty() {
+            return Self::default();
+        }
+        durations.sort_unstable();
+        let n = durations.len();
+        let at = |percent: usize| durations[(n * percent).div_ceil(100).max(1) - 1];
+        let mean = durations.iter().sum::<Duration>() / n as u32;
+        Self { p50: at(50), p90: at(90), p99: at(99), max: at(100), mean }
+    }
+}
+
+impl Costs {
+    /// Counts what a run cost.
+    pub fn of(trace: &Trace) -> Self {
+        let mut costs = Self::default();
+        let mut by_label = [0; 256];
+        // The latest entry of each node.
+        let mut latest: BTreeMap<NodeId, usize> = BTreeMap::new();
+        // Sent on behalf of whoever enters next.
+        let (mut ahead, mut ahead_transmissions) = (0, 0);
+        let mut last_left: Option<(usize, NodeId, Time)> = None;
+        for (i, record) in trace.records.iter().enumerate() {
+            match record.event() {
+                Event::Send { label, owner, bytes, copy, .. } => {
+                    costs.messages += 1;
+                    let transmission = u64::from(!copy);
+                    costs.transmissions += transmission;
+                    costs.bytes += u64::from(bytes);
+                    by_label[usize::from(label)] += 1;
+                    match owner {
+                        Owner::Nobody => costs.overhead += 1,
+                        Owner::Next => {
+                            ahead += 1;
+                            ahead_transmissions += transmission;
+                        }
+                        Owner::Node(node) => match latest.get(&node) {
+                            Some(&entry) => {
+                                let entry = &mut costs.entries[entry];
+                                entry.transmissions += transmission;
+                                if entry.left.is_none() {
+                                    entry.messages_entry += 1;
+                                } else {
+                                    entry.messages_exit += 1;
+                                }
+                            }
+                            None => costs.overhead += 1,
+                        },
+                    }
+                }
+                Event::Lose { .. } => costs.lost += 1,
+                Event::Request(Mark::Asked) => {
+                    latest.insert(record.node, costs.entries.len());
+                    costs.entries.push(EntryCost {
+                        node: record.node,
+                        asked: record.at,
+                        entered: None,
+                        left: None,
+                        token: None,
+                        messages_entry: 0,
+                        messages_exit: 0,
+                        transmissions: 0,
+                        asked_record: i,
+                        entered_record: 0,
+                    });
+                }
+                Event::Notice(Mark::Entered { token }) => {
+                    let Some(&entry) = latest.get(&record.node) else { continue };
+                    let entry = &mut costs.entries[entry];
+                    entry.entered = Some(record.at);
+                    entry.token = Some(token);
+                    entry.entered_record = i;
+                    entry.messages_entry += std::mem::take(&mut ahead);
+                    entry.transmissions += std::mem::take(&mut ahead_transmissions);
+                    if let Some((left_record, from, left)) = last_left.take()
+                        && entry.asked_record < left_record
+                    {
+                        costs.handovers.push(Handover {
+                            from,
+                            to: record.node,
+                            delay: record.at - left,
+                            left_record,
+                            entered_record: i,
+                        });
+                    }
+                }
+                Event::Request(Mark::Left) => {
+                    if let Some(&entry) = latest.get(&record.node) {
+                        costs.entries[entry].left = Some(record.at);
+                    }
+                    last_left = Some((i, record.node, record.at));
+                }
+                _ => {}
+            }
+        }
+        costs.overhead += ahead;
+        let names = trace.labels.iter().map(ToString::to_string);
+        costs.by_label = names.zip(by_label).filter(|(_, count)| *count > 0).collect();
+        let first = costs.entries.first().map_or(Time::ZERO, |entry| entry.asked);
+        costs.span = trace.records.last().map_or(Duration::ZERO, |last| last.at.max(first) - first);
+        costs
+    }
+
+    /// The entries that happened.
+    pub fn entered(&self) -> impl Iterator<Item = &EntryCost> {
+        self.entries.iter().filter(|entry| entry.entered.is_some())
+    }
+
+    /// Mean number of messages per entry, those of nobody left out.
+    pub fn messages_per_entry(&self) -> Option<f64> {
+        let entered = self.entered().count();
+        (entered > 0).then(|| (self.messages - self.overhead) as f64 / entered as f64)
+    }
+
+    /// Mean number of bytes per entry.
+    pub fn bytes_per_entry(&self) -> Option<f64> {
+        let entered = self.entered().count();
+        (entered > 0 && self.bytes > 0).then(|| self.bytes as f64 / entered as f64)
+    }
+
+    /// How long requests waited, from asking to entering.
+    pub fn waiting(&self) -> Percentiles {
+        Percentiles::of(self.entered().map(|e| e.entered.unwrap_or(e.asked) - e.asked).collect())
+    }
+
+    /// How long requests took, from asking to having left.
+    pub fn turnaround(&self) -> Percentiles {
+        let left = self.entries.iter().filter_map(|e| e.left.map(|left| left - e.asked));
+        Percentiles::of(left.collect())
+    }
+
+    /// How long the critical section stood empty between two users, the second waiting.
+    pub fn synchronization(&self) -> Percentiles {
+        Percentiles::of(self.handovers.iter().map(|handover| handover.delay).collect())
+    }
+
+    /// Entries per second of virtual time, from the first entry to the last.
+    pub fn throughput(&self) -> Option<f64> {
+        let times: Vec<Time> = self.entered().filter_map(|entry| entry.entered).collect();
+        let (first, last) = (times.iter().min()?, times.iter().max()?);
+        let span = (*last - *first).as_secs_f64();
+        (span > 0.0).then(|| (times.len() - 1) as f64 / span)
+    }
+
+    /// Jain's index over the entries of each node that asked: 1 when all got the same.
+    pub fn fairness(&self) -> Option<f64> {
+        let mut by_node: BTreeMap<NodeId, f64> = BTreeMap::new();
+        for entry in &self.entries {
+            *by_node.entry(entry.node).or_default() += f64::from(u8::from(entry.entered.is_some()));
+        }
+        let sum: f64 = by_node.values().sum();
+        let squares: f64 = by_node.values().map(|x| x * x).sum();
+        (squares > 0.0).then(|| sum * sum / (by_node.len() as f64 * squares))
+    }
+
+    /// The most entries of others between a request and its grant.
+    pub fn overtaking(&self) -> u64 {
+        let mut times: Vec<Time> = self.entered().filter_map(|entry| entry.entered).collect();
+        times.sort_unstable();
+        let between = |entry: &EntryCost| {
+            let entered = entry.entered.unwrap_or(entry.asked);
+            let (from, to) = (
+                times.partition_point(|&t| t <= entry.asked),
+                times.partition_point(|&t| t < entered),
+            );
+            to.saturating_sub(from) as u64
+        };
+        self.entered().map(between).max().unwrap_or(0)
+    }
+
+    /// The longest causal chain of messages from asking to entering.
+    pub fn entry_hops(&self, trace: &Trace, entry: &EntryCost) -> Option<u32> {
+        entry.entered?;
+        longest_chain(trace, entry.asked_record, entry.entered_record)
+    }
+
+    /// The longest causal chain of messages from one leaving to the next, waiting, entering.
+    pub fn handover_hops(&self, trace: &Trace, handover: &Handover) -> Option<u32> {
+        longest_chain(trace, handover.left_record, handover.entered_record)
+    }
+}
+
+/// The number of messages in the longest causal chain from one event to another; `None` if the
+/// first did not happen before the second.
+fn longest_chain(trace: &Trace, from: usize, to: usize) -> Option<u32> {
+    let mut at_node: BTreeMap<NodeId, u32> = BTreeMap::new();
+    let mut under_way: BTreeMap<u32, u32> = BTreeMap::new();
+    at_node.insert(trace.records[from].node, 0);
+    for record in trace.records.get(from + 1..=to)? {
+        match record.event() {
+            Event::Send { serial, .. } => {
+                if let Some(&hops) = at_node.get(&record.node) {
+                    under_way.insert(serial, hops + 1);
+                }
+            }
+            Event::Deliver { serial, .. } => {
+                if let Some(&hops) = under_way.get(&serial) {
+                    let here = at_node.entry(record.node).or_default();
+                    *here = hops.max(*here);
+                }
+            }
+            _ => {}
+        }
+    }
+    at_node.get(&trace.records[to].node).copied()
+}

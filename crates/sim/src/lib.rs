@@ -1,0 +1,32 @@
+//! A deterministic simulator: the same arguments and seed give the same run, on any machine.
+//!
+//! Read [`RunSpec`] for what can be asked of a run, [`run()`] for how to get one, then [`Trace`].
+//! Everything said about a run afterwards — its [`Costs`], whether a [property](judge) held — is
+//! a function of its trace.
+//!
+//! The simulator knows algorithms only through [`Protocol`](conclave_protocol::Protocol) and the
+//! [`Mark`](conclave_protocol::Mark)s of their requests and notices.
+
+mod costs;
+mod delay;
+mod faults;
+mod file;
+mod properties;
+mod queue;
+mod rng;
+mod spec;
+mod trace;
+mod workload;
+mod world;
+
+pub use costs::{Costs, EntryCost, Percentiles};
+pub use delay::{Delay, Delays, SlowLink};
+pub use faults::{Action, Faults, Happening};
+pub use file::{FileEvent, Replay, TraceError, TraceFile, VERSION, replay};
+pub use properties::{Limits as JudgeLimits, Verdict, judge};
+pub use queue::{Calendar, Key};
+pub use rng::{Rng, Spread};
+pub use spec::{Beyond, RunSpec, SpecError, Tracing};
+pub use trace::{Event, Owner, Record, Trace};
+pub use workload::{Arrivals, Ask, Workload};
+pub use world::{End, Outcome, Stats, World, run};

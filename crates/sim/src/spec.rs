@@ -1,0 +1,231 @@
+use std::time::Duration;
+
+use conclave_protocol::{
+    Channels, Crashes, Detector, Info, Links, NodeId, Setup, Time, Timing, Unfit,
+};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::{Action, Delay, Delays, Faults, Workload};
+
+/// Everything a run depends on: the same specification gives the same run, event by event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunSpec {
+    /// The id of the algorithm, such as `mutex/ricart-agrawala`.
+    pub algorithm: String,
+    /// The make-up of the system.
+    pub setup: Setup,
+    /// What all chance in the run is drawn from.
+    pub seed: u64,
+    /// How long messages take.
+    pub delays: Delays,
+    /// Whether messages of one link keep their order.
+    pub channels: Channels,
+    /// Whether the algorithm runs over acknowledged, numbered links of its own
+    /// ([`Reliable`](conclave_protocol::Reliable)).
+    #[serde(default)]
+    pub reliable: bool,
+    /// What goes wrong.
+    pub faults: Faults,
+    /// How soon every live node is told of a crash or a recovery, if a perfect failure detector
+    /// watches.
+    pub detector: Option<Duration>,
+    /// What the applications do.
+    pub workload: Workload,
+    /// The run ends when every request has been served and so much time has passed since; for
+    /// algorithms that never come to rest by themselves.
+    pub linger: Option<Duration>,
+    /// It ends at this moment at the latest …
+    pub until: Time,
+    /// … or after so many events.
+    pub events: u64,
+    /// What is recorded.
+    pub tracing: Tracing,
+}
+
+/// How much of a run is recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tracing {
+    /// Nothing but counts.
+    Off,
+    /// Every event, in 32 bytes, with Lamport clocks.
+    Events,
+    /// Every event, and the size of each message.
+    Sizes,
+    /// Every event, and what every message, request and state said.
+    Full,
+}
+
+/// Why a run cannot be had.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum SpecError {
+    /// The algorithm does not run in such a system.
+    #[error("{0}")]
+    Unfit(#[from] Unfit),
+    /// A node is named that is not part of the system.
+    #[error("{what} names {node}, but there are only nodes p0 to p{}", .nodes - 1)]
+    NoSuchNode {
+        /// Where it is named.
+        what: &'static str,
+        /// The node.
+        node: NodeId,
+        /// How many there are.
+        nodes: u32,
+    },
+    /// A delay matrix has to have a row and a column for each node.
+    #[error("the delay matrix must have {nodes} rows of {nodes} delays each")]
+    BadMatrix {
+        /// How many nodes there are.
+        nodes: u32,
+    },
+    /// An option is set that the algorithm does not have.
+    #[error("{algorithm} has no option {name:?}{}", if .known.is_empty() { "; it has none".to_owned() } else { format!("; it has {}", .known.join(", ")) })]
+    NoSuchOption {
+        /// The algorithm.
+        algorithm: &'static str,
+        /// The option.
+        name: String,
+        /// Those it has.
+        known: Vec<&'static str>,
+    },
+    /// The algorithm needs another topology.
+    #[error("{algorithm} needs {needs}, not a {shape}")]
+    WrongTopology {
+        /// The algorithm.
+        algorithm: &'static str,
+        /// What would do.
+        needs: &'static str,
+        /// What was given.
+        shape: &'static str,
+    },
+}
+
+/// A way in which a run goes beyond what the algorithm assumes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Beyond(pub String);
+
+impl RunSpec {
+    /// A run of the algorithm in the given system with everything as its model wants it: unit
+    /// delays, no faults, nobody asking, until every request is served and things have settled.
+    pub fn new(info: &Info, setup: Setup) -> Self {
+        let delay = setup.delay;
+        Self {
+            algorithm: info.id.to_owned(),
+            delays: Delay::Constant(delay).into(),
+            channels: info.model.channels,
+            reliable: false,
+            detector: match info.model.detector {
+                Detector::None => None,
+                Detector::Perfect | Detector::Eventual => Some(delay * 2 + setup.processing),
+            },
+            setup,
+            seed: 0,
+            faults: Faults::none(),
+            workload: Workload::idle(),
+            linger: Some(delay * 20),
+            until: Time::MAX,
+            events: u64::MAX,
+            tracing: Tracing::Events,
+        }
+    }
+
+    /// Checks that everything the specification names exists, before anything runs.
+    pub fn validate(&self, info: &Info) -> Result<(), SpecError> {
+        let n = self.setup.n();
+        let exists = |what, node: NodeId| {
+            if node.0 < n { Ok(()) } else { Err(SpecError::NoSuchNode { what, node, nodes: n }) }
+        };
+        for happening in &self.faults.plan {
+            for node in happening.action.nodes() {
+                exists("a fault", node)?;
+            }
+        }
+        for link in &self.delays.links {
+            exists("a link", link.from)?;
+            exists("a link", link.to)?;
+        }
+        for node in self.workload.clients() {
+            exists("the workload", node)?;
+        }
+        if let Delay::Matrix(rows) = &self.delays.model
+            && (rows.len() != n as usize || rows.iter().any(|row| row.len() != n as usize))
+        {
+            return Err(SpecError::BadMatrix { nodes: n });
+        }
+        let topology = &self.setup.topology;
+        let needs = match info.model.links {
+            Links::Complete if !topology.is_complete() => "a complete topology",
+            Links::Ring if !(topology.is_complete() || topology.shape() == "ring") => {
+                "a ring or a complete topology"
+            }
+            Links::Tree if !topology.is_tree() => "a tree: line, star or binary",
+            _ => "",
+        };
+        if !needs.is_empty() {
+            let (algorithm, shape) = (info.id, topology.shape());
+            return Err(SpecError::WrongTopology { algorithm, needs, shape });
+        }
+        let known: Vec<_> = info.options.iter().map(|option| option.name).collect();
+        match self.setup.options.keys().find(|name| !known.contains(&name.as_str())) {
+            Some(name) => {
+                Err(SpecError::NoSuchOption { algorithm: info.id, name: name.clone(), known })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// How the run goes beyond what the algorithm assumes; empty if it does not.
+    pub fn beyond(&self, info: &Info) -> Vec<Beyond> {
+        let model = &info.model;
+        let mut beyond = Vec::new();
+        let mut note = |text: String| beyond.push(Beyond(text));
+        // Numbered and acknowledged links make up for what the network does to messages.
+        if !self.reliable {
+            if model.channels == Channels::Fifo && self.channels != Channels::Fifo {
+                note("messages may overtake each other, and it needs FIFO channels".into());
+            }
+            let lossy = self.faults.loss > 0 || self.faults.duplication > 0;
+            if model.channels != Channels::Lossy && lossy {
+                note("messages are lost or repeated, and it needs reliable channels".into());
+            }
+        }
+        if model.timing == Timing::Synchronous {
+            let late = self.delays.bound().is_none_or(|bound| bound > self.setup.delay);
+            if late {
+                note(format!(
+                    "messages may take longer than the {:?} it relies on",
+                    self.setup.delay
+                ));
+            }
+            if self.reliable {
+                note("resending takes longer than the delay it relies on".into());
+            }
+        }
+        for happening in &self.faults.plan {
+            let excess = match &happening.action {
+                Action::Crash(_) if model.crashes == Crashes::None => Some("no crashes"),
+                Action::Recover(_) if model.crashes < Crashes::Recover => Some("no recovery"),
+                Action::RecoverEmpty(_) | Action::Reset(_) if model.crashes < Crashes::Amnesia => {
+                    Some("no amnesia")
+                }
+                Action::Partition(_) if !model.partitions => Some("no partitions"),
+                Action::Lose { .. } if model.channels != Channels::Lossy && !self.reliable => {
+                    Some("no lost messages")
+                }
+                Action::Pause(_) if model.timing == Timing::Synchronous => {
+                    Some("no pauses, being synchronous")
+                }
+                Action::Suspect { .. } if model.detector == Detector::Perfect => {
+                    Some("no wrong suspicions")
+                }
+                _ => None,
+            };
+            if let Some(excess) = excess {
+                let action = format!("{:?}", happening.action);
+                note(format!("{action} at {:?}, and it allows for {excess}", happening.at));
+            }
+        }
+        beyond
+    }
+}

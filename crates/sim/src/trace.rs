@@ -1,0 +1,386 @@
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use conclave_protocol::{Charge, Mark, NodeId, Time, VectorClock};
+use serde::{Deserialize, Serialize};
+
+/// One event of a run, in 32 bytes.
+///
+/// Read it through [`event`](Self::event); the fields are packed differently for each kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// When it happened.
+    pub at: Time,
+    /// Where.
+    pub node: NodeId,
+    /// The node's Lamport clock after it.
+    pub lamport: u32,
+    peer: u32,
+    low: u32,
+    high: u32,
+    bytes: u16,
+    kind: Kind,
+    label: u8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Kind {
+    Send,
+    /// A further copy of a broadcast.
+    Copy,
+    Deliver,
+    Lose,
+    Timer,
+    Crash,
+    Recover,
+    RecoverEmpty,
+    Pause,
+    Resume,
+    Partition,
+    Heal,
+    Suspect,
+    Restore,
+    Join,
+    Leave,
+    Asked,
+    Entered,
+    Left,
+    Lost,
+    Called,
+    Follows,
+    Suspects,
+    Trusts,
+    OtherRequest,
+    OtherNotice,
+}
+
+/// What a [`Record`] says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A message leaves.
+    Send {
+        /// The receiver.
+        to: NodeId,
+        /// The number of the message, by which its arrival is recognised.
+        serial: u32,
+        /// Its name, an index into the trace's labels.
+        label: u8,
+        /// Whose entry it is counted for.
+        owner: Owner,
+        /// Its size on the wire, if sizes were measured.
+        bytes: u16,
+        /// Whether it is a further copy of a broadcast, free on a medium that multicasts.
+        copy: bool,
+    },
+    /// A message arrives.
+    Deliver {
+        /// The sender.
+        from: NodeId,
+        /// The number it was sent under.
+        serial: u32,
+        /// Its name.
+        label: u8,
+    },
+    /// A message will not arrive: the network lost it or its receiver was down. Recorded at the
+    /// sender's node.
+    Lose {
+        /// The receiver it was meant for.
+        to: NodeId,
+        /// The number it was sent under.
+        serial: u32,
+        /// Its name.
+        label: u8,
+    },
+    /// A timer runs out.
+    Timer {
+        /// Its name.
+        label: u8,
+    },
+    /// A request of the application.
+    Request(Mark),
+    /// A notice to the application.
+    Notice(Mark),
+    /// The node stops.
+    Crash,
+    /// The node boots with what it saved.
+    Recover,
+    /// The node boots knowing nothing.
+    RecoverEmpty,
+    /// The node stops working for a while.
+    Pause,
+    /// The node goes on.
+    Resume,
+    /// The network falls apart.
+    Partition,
+    /// The network is whole again.
+    Heal,
+    /// The failure detector suspects a peer.
+    Suspect(NodeId),
+    /// The failure detector trusts a peer again.
+    Restore(NodeId),
+    /// The node asks to join through a sponsor.
+    Join(NodeId),
+    /// The node asks to leave the group.
+    Leave,
+}
+
+/// Whose entry a message is counted for, once the simulator has resolved its [`Charge`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Owner {
+    /// This node's.
+    Node(NodeId),
+    /// That of whoever enters next.
+    Next,
+    /// Nobody's.
+    Nobody,
+}
+
+impl Owner {
+    const NEXT: u32 = u32::MAX - 1;
+    const NOBODY: u32 = u32::MAX;
+
+    /// The owner of a message that an event owned by `cause` makes `from` send to `to`.
+    pub(crate) fn resolve(charge: Charge, cause: Self, from: NodeId, to: NodeId) -> Self {
+        match charge {
+            Charge::Sender => Self::Node(from),
+            Charge::Receiver => Self::Node(to),
+            Charge::Node(node) => Self::Node(node),
+            Charge::Cause => cause,
+            Charge::NextEntry => Self::Next,
+            Charge::Nobody => Self::Nobody,
+        }
+    }
+
+    pub(crate) fn pack(self) -> u32 {
+        match self {
+            Self::Node(node) => node.0,
+            Self::Next => Self::NEXT,
+            Self::Nobody => Self::NOBODY,
+        }
+    }
+
+    pub(crate) fn unpack(packed: u32) -> Self {
+        match packed {
+            Self::NEXT => Self::Next,
+            Self::NOBODY => Self::Nobody,
+            node => Self::Node(NodeId(node)),
+        }
+    }
+}
+
+impl Record {
+    pub(crate) fn new(at: Time, node: NodeId, lamport: u32, event: Event) -> Self {
+        let blank = Self {
+            at,
+            node,
+            lamport,
+            peer: 0,
+            low: 0,
+            high: 0,
+            bytes: 0,
+            kind: Kind::Heal,
+            label: 0,
+        };
+        let with = |kind| Self { kind, ..blank };
+        let peer = |kind, peer: NodeId| Self { kind, peer: peer.0, ..blank };
+        match event {
+            Event::Send { to, serial, label, owner, bytes, copy } => Self {
+                kind: if copy { Kind::Copy } else { Kind::Send },
+                peer: to.0,
+                low: serial,
+                high: owner.pack(),
+                bytes,
+                label,
+                ..blank
+            },
+            Event::Deliver { from, serial, label } => {
+                Self { kind: Kind::Deliver, peer: from.0, low: serial, label, ..blank }
+            }
+            Event::Lose { to, serial, label } => {
+                Self { kind: Kind::Lose, peer: to.0, low: serial, label, ..blank }
+            }
+            Event::Timer { label } => Self { kind: Kind::Timer, label, ..blank },
+            Event::Request(mark) => blank.marked(mark, Kind::OtherRequest),
+            Event::Notice(mark) => blank.marked(mark, Kind::OtherNotice),
+            Event::Crash => with(Kind::Crash),
+            Event::Recover => with(Kind::Recover),
+            Event::RecoverEmpty => with(Kind::RecoverEmpty),
+            Event::Pause => with(Kind::Pause),
+            Event::Resume => with(Kind::Resume),
+            Event::Partition => with(Kind::Partition),
+            Event::Heal => with(Kind::Heal),
+            Event::Suspect(p) => peer(Kind::Suspect, p),
+            Event::Restore(p) => peer(Kind::Restore, p),
+            Event::Join(p) => peer(Kind::Join, p),
+            Event::Leave => with(Kind::Leave),
+        }
+    }
+
+    fn marked(self, mark: Mark, other: Kind) -> Self {
+        let wide =
+            |kind, value: u64| Self { kind, low: value as u32, high: (value >> 32) as u32, ..self };
+        match mark {
+            Mark::Asked => Self { kind: Kind::Asked, ..self },
+            Mark::Entered { token } => wide(Kind::Entered, token),
+            Mark::Left => Self { kind: Kind::Left, ..self },
+            Mark::Lost => Self { kind: Kind::Lost, ..self },
+            Mark::Called => Self { kind: Kind::Called, ..self },
+            Mark::Follows { leader, epoch } => {
+                Self { peer: leader.0, ..wide(Kind::Follows, epoch) }
+            }
+            Mark::Suspects(peer) => Self { kind: Kind::Suspects, peer: peer.0, ..self },
+            Mark::Trusts(peer) => Self { kind: Kind::Trusts, peer: peer.0, ..self },
+            Mark::Other => Self { kind: other, ..self },
+        }
+    }
+
+    /// What happened.
+    pub fn event(&self) -> Event {
+        let (peer, serial, label) = (NodeId(self.peer), self.low, self.label);
+        let wide = u64::from(self.high) << 32 | u64::from(self.low);
+        match self.kind {
+            Kind::Send | Kind::Copy => Event::Send {
+                to: peer,
+                serial,
+                label,
+                owner: Owner::unpack(self.high),
+                bytes: self.bytes,
+                copy: self.kind == Kind::Copy,
+            },
+            Kind::Deliver => Event::Deliver { from: peer, serial, label },
+            Kind::Lose => Event::Lose { to: peer, serial, label },
+            Kind::Timer => Event::Timer { label },
+            Kind::Crash => Event::Crash,
+            Kind::Recover => Event::Recover,
+            Kind::RecoverEmpty => Event::RecoverEmpty,
+            Kind::Pause => Event::Pause,
+            Kind::Resume => Event::Resume,
+            Kind::Partition => Event::Partition,
+            Kind::Heal => Event::Heal,
+            Kind::Suspect => Event::Suspect(peer),
+            Kind::Restore => Event::Restore(peer),
+            Kind::Join => Event::Join(peer),
+            Kind::Leave => Event::Leave,
+            Kind::Asked => Event::Request(Mark::Asked),
+            Kind::Left => Event::Request(Mark::Left),
+            Kind::Called => Event::Request(Mark::Called),
+            Kind::OtherRequest => Event::Request(Mark::Other),
+            Kind::Entered => Event::Notice(Mark::Entered { token: wide }),
+            Kind::Lost => Event::Notice(Mark::Lost),
+            Kind::Follows => Event::Notice(Mark::Follows { leader: peer, epoch: wide }),
+            Kind::Suspects => Event::Notice(Mark::Suspects(peer)),
+            Kind::Trusts => Event::Notice(Mark::Trusts(peer)),
+            Kind::OtherNotice => Event::Notice(Mark::Other),
+        }
+    }
+}
+
+/// A run, event by event.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// How many nodes took part.
+    pub nodes: u32,
+    /// What happened, in order.
+    pub records: Vec<Record>,
+    /// The names of messages and timers.
+    pub labels: Vec<Cow<'static, str>>,
+    /// In full traces: what each message said, by serial number, as JSON.
+    pub messages: Vec<Box<str>>,
+    /// In full traces: what each request, notice and timer was, by record, as JSON.
+    pub notes: BTreeMap<usize, Box<str>>,
+    /// In full traces: the state of a node after the step that a record began, as JSON.
+    pub states: BTreeMap<usize, Box<str>>,
+}
+
+impl Trace {
+    pub(crate) fn label(&mut self, name: &'static str) -> u8 {
+        let known = self.labels.iter().position(|known| known.as_ptr() == name.as_ptr());
+        // The same name may live at two addresses.
+        let known = known.or_else(|| self.labels.iter().position(|known| known == name));
+        known.unwrap_or_else(|| {
+            assert!(self.labels.len() < 256, "an algorithm has fewer than 256 kinds of message");
+            self.labels.push(Cow::Borrowed(name));
+            self.labels.len() - 1
+        }) as u8
+    }
+
+    /// The name behind a label.
+    pub fn name(&self, label: u8) -> &str {
+        self.labels.get(usize::from(label)).map_or("?", AsRef::as_ref)
+    }
+
+    /// The vector clock of each event, the oracle for causality.
+    pub fn vector_clocks(&self) -> Vec<VectorClock> {
+        let mut clocks = vec![VectorClock::new(self.nodes as usize); self.nodes as usize];
+        let mut sent: BTreeMap<u32, VectorClock> = BTreeMap::new();
+        self.records
+            .iter()
+            .map(|record| {
+                let clock = &mut clocks[record.node.index()];
+                match record.event() {
+                    Event::Send { serial, .. } => {
+                        clock.tick(record.node);
+                        sent.insert(serial, clock.clone());
+                    }
+                    Event::Deliver { serial, .. } => match sent.get(&serial) {
+                        Some(sender) => clock.receive(sender, record.node),
+                        None => clock.tick(record.node),
+                    },
+                    // Not an event of the sender: the network's doing, noted where it began.
+                    Event::Lose { .. } => {}
+                    _ => clock.tick(record.node),
+                }
+                clock.clone()
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_takes_32_bytes_and_gives_back_what_was_put_in() {
+        assert_eq!(size_of::<Record>(), 32);
+        let big = 0x1234_5678_9abc_def0;
+        let events = [
+            Event::Send {
+                to: NodeId(3),
+                serial: 9,
+                label: 2,
+                owner: Owner::Node(NodeId(7)),
+                bytes: 12,
+                copy: true,
+            },
+            Event::Send {
+                to: NodeId(3),
+                serial: 9,
+                label: 2,
+                owner: Owner::Next,
+                bytes: 0,
+                copy: false,
+            },
+            Event::Deliver { from: NodeId(1), serial: 4, label: 1 },
+            Event::Lose { to: NodeId(1), serial: 4, label: 1 },
+            Event::Timer { label: 5 },
+            Event::Request(Mark::Asked),
+            Event::Request(Mark::Left),
+            Event::Request(Mark::Other),
+            Event::Notice(Mark::Entered { token: big }),
+            Event::Notice(Mark::Lost),
+            Event::Notice(Mark::Follows { leader: NodeId(2), epoch: big }),
+            Event::Notice(Mark::Suspects(NodeId(2))),
+            Event::Notice(Mark::Other),
+            Event::Crash,
+            Event::Suspect(NodeId(6)),
+            Event::Join(NodeId(6)),
+        ];
+        for event in events {
+            let record = Record::new(Time::from_nanos(5), NodeId(1), 8, event);
+            assert_eq!((record.event(), record.lamport), (event, 8));
+        }
+    }
+}
