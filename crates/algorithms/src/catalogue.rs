@@ -1,18 +1,18 @@
 //! Every algorithm, by id.
 
-use conclave_protocol::{Entry, Info};
+use conclave_protocol::{Client, Entry, Info, Protocol, Reliable};
 
 use crate::mutex;
 
 macro_rules! catalogue {
-    ($($family:ident: $($entry:path),+ $(,)?;)*) => {
+    ($($client:ty: $($entry:path),+ $(,)?;)*) => {
         /// Everything that can be run, in the order of the catalogue.
         pub static ALL: &[&Info] = &[$($(&$entry.info),+),*];
 
         /// Hands the algorithm called `id` to `visitor`. Returns `None` if there is none.
         pub fn visit<V: Visitor>(id: &str, visitor: V) -> Option<V::Output> {
             $($(if id == $entry.info.id {
-                return Some(visitor.$family(&$entry));
+                return Some(visitor.visit::<_, $client>(&$entry));
             })+)*
             None
         }
@@ -20,11 +20,13 @@ macro_rules! catalogue {
 }
 
 catalogue! {
-    mutex:
+    // Permission of all.
+    mutex::Client:
         mutex::ricart_agrawala::PLAIN,
         mutex::ricart_agrawala::NOTIFY_ONE,
         mutex::ricart_agrawala::NO_TIE_BREAK;
-    mutex:
+    // Tokens on a ring.
+    mutex::Client:
         mutex::token_ring::PLAIN;
 }
 
@@ -33,8 +35,11 @@ pub trait Visitor {
     /// What comes of it.
     type Output;
 
-    /// For an algorithm of mutual exclusion.
-    fn mutex<P: mutex::Algorithm>(self, entry: &'static Entry<P>) -> Self::Output;
+    /// Does it, with an algorithm `P` and the applications `C` of its family.
+    fn visit<P, C>(self, entry: &'static Entry<P>) -> Self::Output
+    where
+        P: Protocol,
+        C: Client<P> + Client<Reliable<P>>;
 }
 
 /// What is said about the algorithm called `id`.
@@ -51,7 +56,11 @@ mod tests {
     impl Visitor for Title {
         type Output = &'static str;
 
-        fn mutex<P: mutex::Algorithm>(self, entry: &'static Entry<P>) -> &'static str {
+        fn visit<P, C>(self, entry: &'static Entry<P>) -> &'static str
+        where
+            P: Protocol,
+            C: Client<P> + Client<Reliable<P>>,
+        {
             entry.info.title
         }
     }

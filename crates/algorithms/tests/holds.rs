@@ -7,10 +7,10 @@ mod support;
 use std::ops::RangeInclusive;
 
 use conclave_algorithms::catalogue::{self, Visitor};
-use conclave_algorithms::mutex;
-use conclave_protocol::{Channels, Entry, Info, Setup};
+use conclave_protocol::{Channels, Client, Entry, Info, Protocol, Reliable, Setup};
+use conclave_sim::run;
 use libtest_mimic::{Arguments, Failed, Trial};
-use support::{random_spec, simulate, topology, verdict};
+use support::{random_spec, topology, verdict};
 
 /// How many seeds each entry is run with, spread over the sizes.
 const SEEDS: u64 = 240;
@@ -30,7 +30,11 @@ struct Check(&'static Info);
 impl Visitor for Check {
     type Output = Result<(), Failed>;
 
-    fn mutex<P: mutex::Algorithm>(self, entry: &'static Entry<P>) -> Result<(), Failed> {
+    fn visit<P, C>(self, entry: &'static Entry<P>) -> Result<(), Failed>
+    where
+        P: Protocol,
+        C: Client<P> + Client<Reliable<P>>,
+    {
         let Self(info) = self;
         let (mut runs, mut events, mut refuted) = (0_u64, 0_u64, 0_u64);
         for seed in 0..SEEDS {
@@ -48,7 +52,7 @@ impl Visitor for Check {
                 spec.channels = Channels::Fifo;
             }
             assert_eq!(spec.beyond(info), [], "the run keeps the model");
-            let outcome = simulate(entry, &spec);
+            let outcome = run::<P, C>(entry, &spec)?;
             runs += 1;
             events += outcome.stats.events;
             for &property in info.holds {

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use conclave_algorithms::mutex;
-use conclave_protocol::{Entry, Links, NodeId, Property, Setup, Time, Topology};
+use conclave_protocol::{Entry, Links, NodeId, Property, Protocol, Setup, Time, Topology};
 use conclave_sim::{
     Arrivals, Costs, Delay, JudgeLimits, Outcome, Rng, RunSpec, Spread, Verdict, Workload, judge,
     run,
@@ -25,7 +25,7 @@ pub(crate) fn nodes<const K: usize>(ids: [u32; K]) -> [NodeId; K] {
 }
 
 /// A topology of `n` nodes that suits the algorithm; for trees, a different shape by seed.
-pub(crate) fn topology<P: mutex::Algorithm>(entry: &Entry<P>, n: u32, seed: u64) -> Topology {
+pub(crate) fn topology<P: Protocol>(entry: &Entry<P>, n: u32, seed: u64) -> Topology {
     match entry.info.model.links {
         Links::Complete => Topology::complete(n),
         Links::Ring => Topology::ring(n),
@@ -38,7 +38,7 @@ pub(crate) fn topology<P: mutex::Algorithm>(entry: &Entry<P>, n: u32, seed: u64)
 
 /// A run with chance in everything its model leaves open: delays up to `T`, think and hold times;
 /// each client enters three times.
-pub(crate) fn random_spec<P: mutex::Algorithm>(entry: &Entry<P>, setup: Setup, seed: u64) -> RunSpec {
+pub(crate) fn random_spec<P: Protocol>(entry: &Entry<P>, setup: Setup, seed: u64) -> RunSpec {
     let n = setup.n();
     let config = (entry.config)(&setup).expect("the algorithm fits the system");
     let clients = (entry.clients)(&config, n);
@@ -62,7 +62,7 @@ pub(crate) fn random_spec<P: mutex::Algorithm>(entry: &Entry<P>, setup: Setup, s
 }
 
 /// Everybody in `who` asks at once, in unit delays, and stays inside for `hold` units.
-pub(crate) fn burst<P: mutex::Algorithm>(
+pub(crate) fn burst<P: Protocol>(
     entry: &Entry<P>,
     setup: Setup,
     who: impl IntoIterator<Item = u32>,
