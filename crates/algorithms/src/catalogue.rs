@@ -2,7 +2,7 @@
 
 use conclave_protocol::{Client, Entry, Info, Protocol, Reliable};
 
-use crate::mutex;
+use crate::{election, mutex};
 
 macro_rules! catalogue {
     ($($client:ty: $($entry:path),+ $(,)?;)*) => {
@@ -28,7 +28,51 @@ catalogue! {
     // Tokens on a ring.
     mutex::Client:
         mutex::token_ring::PLAIN;
+    // Election.
+    election::Client:
+        election::bully::PLAIN;
 }
+
+/// Something that is explained but not run: a notion that the algorithms build on.
+#[derive(Clone, Copy, Debug)]
+pub struct Topic {
+    /// As typed on the command line.
+    pub id: &'static str,
+    /// As printed.
+    pub title: &'static str,
+    /// One line for a list.
+    pub summary: &'static str,
+    /// The explanation, in Markdown.
+    pub text: &'static str,
+}
+
+/// Everything that is explained but not run.
+pub static TOPICS: &[Topic] = &[
+    Topic {
+        id: "base/happened-before",
+        title: "Happened before",
+        summary: "the order of cause and effect",
+        text: include_str!("topics/happened_before.md"),
+    },
+    Topic {
+        id: "base/lamport-clock",
+        title: "Lamport clock",
+        summary: "a counter that never contradicts cause and effect",
+        text: include_str!("topics/lamport_clock.md"),
+    },
+    Topic {
+        id: "base/vector-clock",
+        title: "Vector clock",
+        summary: "a counter per node, which tells order from concurrency",
+        text: include_str!("topics/vector_clock.md"),
+    },
+    Topic {
+        id: "mutex/local-mechanisms",
+        title: "Mutual exclusion on one machine",
+        summary: "what shared memory offers, and why it does not travel",
+        text: include_str!("topics/local_mechanisms.md"),
+    },
+];
 
 /// Something to do with an algorithm, whichever it turns out to be.
 pub trait Visitor {
@@ -40,6 +84,11 @@ pub trait Visitor {
     where
         P: Protocol,
         C: Client<P> + Client<Reliable<P>>;
+}
+
+/// The topic called `id`.
+pub fn topic(id: &str) -> Option<&'static Topic> {
+    TOPICS.iter().find(|topic| topic.id == id)
 }
 
 /// What is said about the algorithm called `id`.
@@ -77,5 +126,14 @@ mod tests {
             );
         }
         assert_eq!(visit("mutex/no-such", Title), None);
+    }
+
+    #[test]
+    fn topics_have_ids_of_their_own() {
+        for (i, topic) in TOPICS.iter().enumerate() {
+            assert!(find(topic.id).is_none(), "{} is an algorithm", topic.id);
+            assert!(TOPICS[..i].iter().all(|earlier| earlier.id != topic.id), "{}", topic.id);
+            assert_eq!(super::topic(topic.id).map(|found| found.title), Some(topic.title));
+        }
     }
 }

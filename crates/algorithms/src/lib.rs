@@ -7,4 +7,5 @@
 //! Start with [`mutex::ricart_agrawala`]; [`catalogue`] finds algorithms by id.
 
 pub mod catalogue;
+pub mod election;
 pub mod mutex;

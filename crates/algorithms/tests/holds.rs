@@ -10,7 +10,7 @@ use conclave_algorithms::catalogue::{self, Visitor};
 use conclave_protocol::{Channels, Client, Entry, Info, Protocol, Reliable, Setup};
 use conclave_sim::run;
 use libtest_mimic::{Arguments, Failed, Trial};
-use support::{random_spec, topology, verdict};
+use support::{random_election, random_spec, random_watch, topology, verdict};
 
 /// How many seeds each entry is run with, spread over the sizes.
 const SEEDS: u64 = 240;
@@ -46,7 +46,11 @@ impl Visitor for Check {
                 continue;
             }
             let places = setup.option("units", 1)?;
-            let mut spec = random_spec(entry, setup, seed);
+            let mut spec = match info.family() {
+                "election" => random_election(entry, setup, seed),
+                "fd" => random_watch(entry, setup, seed),
+                _ => random_spec(entry, setup, seed),
+            };
             // An algorithm that allows reordering gets it every other time.
             if spec.channels == Channels::Reliable && seed % 2 == 0 {
                 spec.channels = Channels::Fifo;

@@ -5,10 +5,10 @@
 use std::time::Duration;
 
 use conclave_algorithms::mutex;
-use conclave_protocol::{Entry, Links, NodeId, Property, Protocol, Setup, Time, Topology};
+use conclave_protocol::{Crashes, Entry, Links, NodeId, Property, Protocol, Setup, Time, Topology};
 use conclave_sim::{
-    Arrivals, Costs, Delay, JudgeLimits, Outcome, Rng, RunSpec, Spread, Verdict, Workload, judge,
-    run,
+    Action, Arrivals, Ask, Costs, Delay, Faults, JudgeLimits, Outcome, Rng, RunSpec, Spread,
+    Verdict, Workload, judge, run,
 };
 
 /// `T`, the unit of the theory.
@@ -59,6 +59,76 @@ pub(crate) fn random_spec<P: Protocol>(entry: &Entry<P>, setup: Setup, seed: u64
     };
     spec.until = at(2_000 + 400 * u64::from(n));
     spec
+}
+
+/// A run of an election with chance in everything its model leaves open: who calls it and when,
+/// delays up to `T`, who crashes meanwhile and afterwards, and who comes back.
+pub(crate) fn random_election<P: Protocol>(entry: &Entry<P>, setup: Setup, seed: u64) -> RunSpec {
+    let n = u64::from(setup.n());
+    let mut spec = RunSpec::new(&entry.info, setup);
+    let mut rng = Rng::new(seed);
+    spec.seed = seed;
+    spec.delays = Delay::Uniform(T / 20, T).into();
+    // One caller stays up, so that the call is not lost with its caller.
+    let faithful = rng.below(n);
+    let span = 1 + rng.below(40) as u32;
+    let moment = |rng: &mut Rng| Time::ZERO + T * span * rng.below(1_000) as u32 / 1_000;
+    let mut calls = Vec::new();
+    for node in 0..n {
+        if node == faithful || rng.below(3) == 0 {
+            let node = NodeId(node as u32);
+            calls.push(Ask { node, at: moment(&mut rng), hold: None });
+        }
+    }
+    spec.workload = Workload { arrivals: Arrivals::Plan(calls), ..Workload::idle() };
+    let spared = NodeId(faithful as u32);
+    spec.faults = random_crashes(entry, spec.setup.n(), spared, span, &mut rng);
+    spec.linger = Some(T * (100 + 10 * n as u32));
+    spec.until = at(10_000);
+    spec
+}
+
+/// A run in which failure detectors watch, and nodes crash as the model allows.
+pub(crate) fn random_watch<P: Protocol>(entry: &Entry<P>, setup: Setup, seed: u64) -> RunSpec {
+    let mut spec = RunSpec::new(&entry.info, setup);
+    let mut rng = Rng::new(seed);
+    spec.seed = seed;
+    spec.delays = Delay::Uniform(T / 20, T).into();
+    spec.faults = random_crashes(entry, spec.setup.n(), NodeId(0), 60, &mut rng);
+    spec.linger = Some(T * 60);
+    spec.until = at(1_000);
+    spec
+}
+
+/// Crashes of up to all nodes but `spared` in the first `span` units, and recoveries, as far as
+/// the model allows them.
+pub(crate) fn random_crashes<P: Protocol>(
+    entry: &Entry<P>,
+    n: u32,
+    spared: NodeId,
+    span: u32,
+    rng: &mut Rng,
+) -> Faults {
+    let allowed = entry.info.model.crashes;
+    let mut faults = Faults::none();
+    if allowed == Crashes::None {
+        return faults;
+    }
+    let odds = 1 + rng.below(4);
+    for node in (0..n).map(NodeId).filter(|&node| node != spared) {
+        if rng.below(odds) > 0 {
+            continue;
+        }
+        let crash = Time::ZERO + T * span * rng.below(1_000) as u32 / 1_000;
+        faults = faults.with(crash, Action::Crash(node));
+        if allowed >= Crashes::Recover && rng.below(2) == 0 {
+            let back = crash + T / 10 + T * rng.below(u64::from(span)) as u32;
+            let empty = allowed == Crashes::Amnesia && rng.below(2) == 0;
+            let action = if empty { Action::RecoverEmpty(node) } else { Action::Recover(node) };
+            faults = faults.with(back, action);
+        }
+    }
+    faults
 }
 
 /// Everybody in `who` asks at once, in unit delays, and stays inside for `hold` units.

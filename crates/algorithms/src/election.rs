@@ -1,0 +1,73 @@
+//! Leader election: every live node comes to follow the same live node.
+
+pub mod bully;
+
+use conclave_protocol::{Mark, Marked, NodeId, Protocol};
+use serde::{Deserialize, Serialize};
+
+/// What an application asks of its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Request {
+    /// To call an election. Asked at any time, a call during an election adds nothing.
+    Campaign,
+}
+
+/// What a node tells its application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Notice {
+    /// From now on this node takes `leader` for the leader.
+    Elected {
+        /// Who leads; perhaps the node itself.
+        leader: NodeId,
+        /// The term: a counter and the winner's id, packed so that later terms are greater.
+        epoch: u64,
+    },
+}
+
+impl Marked for Request {
+    fn mark(&self) -> Mark {
+        match self {
+            Self::Campaign => Mark::Called,
+        }
+    }
+}
+
+impl Marked for Notice {
+    fn mark(&self) -> Mark {
+        match *self {
+            Self::Elected { leader, epoch } => Mark::Follows { leader, epoch },
+        }
+    }
+}
+
+/// An election algorithm: any protocol with this family's requests and notices.
+pub trait Algorithm: Protocol<Request = Request, Notice = Notice> {}
+
+impl<P: Protocol<Request = Request, Notice = Notice>> Algorithm for P {}
+
+/// An application that knows whom it follows, and may call an election at any time.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Client {
+    /// Whom it follows, and in which term.
+    pub follows: Option<(NodeId, u64)>,
+}
+
+impl<P: Algorithm> conclave_protocol::Client<P> for Client {
+    fn requests(&self) -> impl IntoIterator<Item = Request> {
+        Some(Request::Campaign)
+    }
+
+    fn on_request(&mut self, _: &Request) {}
+
+    fn on_notice(&mut self, notice: &Notice) {
+        let Notice::Elected { leader, epoch } = *notice;
+        self.follows = Some((leader, epoch));
+    }
+}
+
+/// Safety at rest: no two nodes follow different leaders.
+pub fn agreed(clients: &[Client]) -> bool {
+    let mut leaders = clients.iter().filter_map(|client| client.follows).map(|(leader, _)| leader);
+    let first = leaders.next();
+    leaders.all(|leader| Some(leader) == first)
+}

@@ -1,0 +1,291 @@
+//! Whoever misses the leader asks every node with a higher id whether it is alive. If none answers
+//! in time, it is the highest itself and tells everybody below. If one answers, that one takes
+//! over and asks the nodes above it in turn; the first only waits for the outcome.
+//!
+//! Delays are bounded, so silence for a round trip proves that no higher node lives, and the
+//! highest live node is the only one that meets such silence. A node that answered and then
+//! crashed leaves the others waiting, but not for ever: they ask again. Every message carries a
+//! counter; a winner leads in a term beyond every counter it has seen, so that an announcement of
+//! the past is recognised as such.
+//!
+//! # Rules
+//!
+//! 1. The leader is suspected, the application calls, or the node boots after a crash: unless an
+//!    election is under way here, send `Election` to all higher ids — in mode `known-dead` only
+//!    to those not suspected — and wait a time-out of `2T + Tproc`. With nobody to ask: rule 4.
+//! 2. `Election` from a lower id: the leader in office sends it `Coordinator`, which doubles as an
+//!    answer. Anybody else sends `Answer` and runs rule 1.
+//! 3. `Answer`: somebody higher takes over; wait `3T` more than the time-out for the outcome.
+//! 4. The time-out passes without an answer: lead, in the term after the highest counter seen, and
+//!    send `Coordinator` to all lower ids.
+//! 5. The wait for the outcome is over: run rule 1 again.
+//! 6. `Coordinator`: follow its sender, unless the term is older than the present one; then say so
+//!    with an `Answer`, and a leader that learns of a later counter than its own runs rule 4 again.
+//!    If the sender's id is the lower one: run rule 1.
+//! 7. Mode `known-dead`: a node above the present leader is trusted again: run rule 1, for it was
+//!    not asked.
+//!
+//! # Known failures
+//!
+//! Everything rests on the time-out. If it is shorter than a round trip, or a message takes longer
+//! than promised, or an answer is lost, or the network is partitioned, a live node is taken for
+//! dead and there are several leaders.
+
+use std::time::Duration;
+
+use conclave_protocol::{
+    Crashes, Ctx, Detector, Entry, Info, Model, NodeId, NodeSet, Opt, Property, Protocol, Setup,
+    Stamp, Timing, Unfit,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Notice, Request};
+
+/// The state of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Bully {
+    phase: Phase,
+    /// Whom this node follows, and the term in which that node leads.
+    leader: Option<Stamp>,
+    /// The highest counter used or seen.
+    counter: u64,
+    /// Whom the failure detector suspects.
+    suspected: NodeSet,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+enum Phase {
+    Idle,
+    /// Asked the higher ids; none has answered.
+    Electing,
+    /// One has answered, and will lead or find somebody who does.
+    Awaiting,
+}
+
+/// The time-outs, and who is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    answer: Duration,
+    outcome: Duration,
+    /// Rule 1 spares itself the nodes that are suspected.
+    known_dead: bool,
+}
+
+/// What nodes send each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Msg {
+    /// Is anybody above me alive?
+    Election {
+        /// The highest counter the sender has seen.
+        epoch: u64,
+    },
+    /// I am; leave it to me.
+    Answer {
+        /// The highest counter the sender has seen.
+        epoch: u64,
+    },
+    /// I lead.
+    Coordinator {
+        /// The term: its counter and the sender.
+        epoch: Stamp,
+    },
+}
+
+/// What a node waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Timer {
+    /// An answer from a higher id.
+    Answer,
+    /// The end of an election that a higher id has taken over.
+    Outcome,
+}
+
+/// The algorithm as published.
+pub static PLAIN: Entry<Bully> = Entry {
+    info: Info {
+        id: "election/bully",
+        title: "Bully",
+        summary: "ask everybody above; the highest who meets only silence leads",
+        source: "Garcia-Molina. Elections in a distributed computing system. IEEE Transactions \
+                 on Computers C-31(1), 1982",
+        text: include_str!("bully.rs"),
+        model: Model {
+            timing: Timing::Synchronous,
+            crashes: Crashes::Recover,
+            detector: Detector::Perfect,
+            ..Model::RELIABLE
+        },
+        holds: &[Property::OneLeader, Property::LeaderKnown, Property::BestLeads],
+        fails: &[],
+        options: &[
+            Opt {
+                name: "mode",
+                default: "probing",
+                help: "probing asks every higher id; known-dead leaves out the suspected",
+            },
+            Opt {
+                name: "timeout",
+                default: "2T + Tproc",
+                help: "how long to wait for an answer, in hundredths of T; below 200 is too short",
+            },
+        ],
+        mutant: None,
+    },
+    config,
+    clients: Entry::<Bully>::everyone,
+};
+
+fn config(setup: &Setup) -> Result<Config, Unfit> {
+    let mode: String = setup.option("mode", "probing".to_owned())?;
+    let known_dead = match mode.as_str() {
+        "probing" => false,
+        "known-dead" => true,
+        _ => return Err(Unfit::new(format!("mode={mode}, but it is probing or known-dead"))),
+    };
+    let answer = match setup.optional::<u32>("timeout")? {
+        Some(percent) => setup.delay * percent / 100,
+        None => setup.delay * 2 + setup.processing,
+    };
+    Ok(Config { answer, outcome: answer + setup.delay * 3, known_dead })
+}
+
+impl Protocol for Bully {
+    type Config = Config;
+    type Request = Request;
+    type Notice = Notice;
+    type Msg = Msg;
+    type Timer = Timer;
+    /// The highest counter used or seen.
+    type Stable = u64;
+
+    fn start(saved: Option<u64>, ctx: &mut Ctx<Self>) -> Self {
+        let counter = saved.unwrap_or(0);
+        let mut state =
+            Self { phase: Phase::Idle, leader: None, counter, suspected: NodeSet::new() };
+        match saved {
+            Some(_) => state.campaign(ctx),
+            None => ctx.save(counter),
+        }
+        state
+    }
+
+    fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
+        match request {
+            Request::Campaign => self.campaign(ctx),
+        }
+    }
+
+    fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
+        match msg {
+            Msg::Election { epoch } => {
+                self.observe(epoch, ctx);
+                if from >= ctx.me {
+                    return;
+                }
+                match self.in_office(ctx.me) {
+                    Some(term) if term.time >= epoch => {
+                        ctx.send(from, Msg::Coordinator { epoch: term });
+                    }
+                    _ => {
+                        ctx.send(from, Msg::Answer { epoch: self.counter });
+                        self.campaign(ctx);
+                    }
+                }
+            }
+            Msg::Answer { epoch } => {
+                self.observe(epoch, ctx);
+                if self.phase != Phase::Idle {
+                    self.phase = Phase::Awaiting;
+                    ctx.cancel_timer(Timer::Answer);
+                    ctx.set_timer(Timer::Outcome, ctx.config.outcome);
+                } else if self.in_office(ctx.me).is_some_and(|term| term.time < epoch) {
+                    self.win(ctx);
+                }
+            }
+            Msg::Coordinator { epoch } => {
+                self.observe(epoch.time, ctx);
+                if self.leader.is_some_and(|term| epoch < term) {
+                    ctx.send(from, Msg::Answer { epoch: self.counter });
+                } else {
+                    self.follow(epoch, ctx);
+                }
+                if from < ctx.me {
+                    self.campaign(ctx);
+                }
+            }
+        }
+    }
+
+    fn on_timer(&mut self, timer: Timer, ctx: &mut Ctx<Self>) {
+        match timer {
+            Timer::Answer => self.win(ctx),
+            Timer::Outcome => {
+                self.phase = Phase::Idle;
+                self.campaign(ctx);
+            }
+        }
+    }
+
+    fn on_suspect(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
+        self.suspected.insert(peer);
+        if self.leader.is_some_and(|term| term.node == peer) {
+            self.campaign(ctx);
+        }
+    }
+
+    fn on_restore(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
+        self.suspected.remove(peer);
+        if ctx.config.known_dead && self.leader.is_some_and(|term| term.node < peer) {
+            self.campaign(ctx);
+        }
+    }
+}
+
+impl Bully {
+    fn campaign(&mut self, ctx: &mut Ctx<Self>) {
+        if self.phase != Phase::Idle {
+            return;
+        }
+        let spared = |peer: &NodeId| ctx.config.known_dead && self.suspected.contains(*peer);
+        let me = ctx.me;
+        let asked: Vec<NodeId> =
+            ctx.peers().filter(|&peer| peer > me).filter(|peer| !spared(peer)).collect();
+        if asked.is_empty() {
+            self.win(ctx);
+            return;
+        }
+        self.phase = Phase::Electing;
+        ctx.multicast(asked, Msg::Election { epoch: self.counter });
+        ctx.set_timer(Timer::Answer, ctx.config.answer);
+    }
+
+    fn win(&mut self, ctx: &mut Ctx<Self>) {
+        self.observe(self.counter + 1, ctx);
+        let epoch = Stamp { time: self.counter, node: ctx.me };
+        self.follow(epoch, ctx);
+        let me = ctx.me;
+        ctx.multicast(ctx.peers().filter(|&peer| peer < me), Msg::Coordinator { epoch });
+    }
+
+    fn follow(&mut self, epoch: Stamp, ctx: &mut Ctx<Self>) {
+        self.phase = Phase::Idle;
+        ctx.cancel_timer(Timer::Answer);
+        ctx.cancel_timer(Timer::Outcome);
+        if self.leader != Some(epoch) {
+            self.leader = Some(epoch);
+            ctx.notify(Notice::Elected { leader: epoch.node, epoch: epoch.token() });
+        }
+    }
+
+    /// The term in which this node leads, if it does and is not in an election.
+    fn in_office(&self, me: NodeId) -> Option<Stamp> {
+        self.leader.filter(|term| term.node == me && self.phase == Phase::Idle)
+    }
+
+    fn observe(&mut self, counter: u64, ctx: &mut Ctx<Self>) {
+        if counter > self.counter {
+            self.counter = counter;
+            ctx.save(counter);
+        }
+    }
+}
