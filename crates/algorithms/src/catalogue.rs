@@ -25,6 +25,16 @@ catalogue! {
         mutex::ricart_agrawala::PLAIN,
         mutex::ricart_agrawala::NOTIFY_ONE,
         mutex::ricart_agrawala::NO_TIE_BREAK;
+    // Quorums.
+    mutex::Client:
+        mutex::majority_permission::FIXED,
+        mutex::majority_permission::ANY,
+        mutex::maekawa::PLAIN,
+        mutex::maekawa::LITERAL_003,
+        mutex::maekawa::TS_QUEUE,
+        mutex::maekawa_sanders::PLAIN,
+        mutex::maekawa_sanders::NUMBERED_VOTES,
+        mutex::maekawa_sanders::ONE_FAIL;
     // Tokens on a ring.
     mutex::Client:
         mutex::token_ring::PLAIN;

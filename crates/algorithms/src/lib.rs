@@ -9,3 +9,4 @@
 pub mod catalogue;
 pub mod election;
 pub mod mutex;
+pub mod quorum;

@@ -1,5 +1,8 @@
 //! Mutual exclusion: at most one node is in the critical section, and whoever wants in gets in.
 
+pub mod maekawa;
+pub mod maekawa_sanders;
+pub mod majority_permission;
 pub mod ricart_agrawala;
 pub mod token_ring;
 

@@ -1,0 +1,277 @@
+//! Each node has a set of voters, and any two sets share one. A node that wants the critical
+//! section asks its own set, itself included, and enters when all have voted for it. A voter
+//! votes for one node at a time, and for the next when that one has left.
+//!
+//! Two nodes cannot both be inside: the voter they share has one vote, and gets it back only when
+//! its owner leaves. The vote is the only lock. A node that votes for itself has given its vote
+//! away like any other, and that is why it has to ask itself too.
+//!
+//! Requests are numbered by a logical clock. The number tells a vote for this request from a vote
+//! for the last; who is older plays no part. A voter passes on the highest fencing token that it
+//! has heard of with its vote; the entrant takes one more, and leaves that with its voters.
+//!
+//! # Rules
+//!
+//! 1. Acquire: send `Request` to every voter, oneself included.
+//! 2. Voter, on `Request`: if the vote is free, give it, with `Reply`; else put the request at the
+//!    end of the queue.
+//! 3. `Reply`: enter when every voter has replied.
+//! 4. Release: send `Release` to every voter, oneself included.
+//! 5. Voter, on `Release` from the one voted for: vote for the first in the queue, if any.
+//!
+//! # Known failures
+//!
+//! It deadlocks: three nodes that ask at once can each have one vote and wait for another's.
+//! Voting in the order of timestamps does not help, since a vote once given is not taken back
+//! (`mutex/maekawa-ts-queue`); `mutex/maekawa-sanders` takes it back. A crashed voter blocks all
+//! whose sets contain it, and nobody else. A crash inside the critical section, or the loss of
+//! one message, blocks whoever needs the votes concerned. A node that does not ask itself lets
+//! others in beside it (`mutex/maekawa-literal-003`).
+
+use std::collections::VecDeque;
+
+use conclave_protocol::{
+    Charge, Ctx, Entry, Info, Lamport, Model, Mutant, Never, NodeId, NodeSet, Property, Protocol,
+    Setup, Stamp, Unfit,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Notice, Request};
+use crate::quorum::{self, Quorums};
+
+/// The state of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Maekawa {
+    clock: Lamport,
+    phase: Phase,
+    /// As a voter: the request that has our vote.
+    voted_for: Option<Stamp>,
+    /// As a voter: requests that wait for it.
+    queue: VecDeque<Stamp>,
+    /// As a voter: the highest fencing token heard of.
+    highest: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+enum Phase {
+    Outside,
+    Waiting { asked: Stamp, missing: NodeSet, highest: u64 },
+    Inside { asked: Stamp, token: u64 },
+}
+
+/// Who votes for whom, and which of the rules are spoilt.
+#[derive(Clone, Debug)]
+pub struct Config {
+    quorums: Quorums,
+    /// Nodes do not ask themselves; instead, they do not vote while inside.
+    own_vote_free: bool,
+    /// Rule 2 keeps the queue in the order of timestamps.
+    oldest_first: bool,
+}
+
+/// What nodes send each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Msg {
+    /// Will you vote for me?
+    Request {
+        /// The request.
+        asked: Stamp,
+    },
+    /// I vote for you.
+    Reply {
+        /// The request voted for.
+        asked: Stamp,
+        /// The highest fencing token the voter knows.
+        highest: u64,
+    },
+    /// I have left.
+    Release {
+        /// The request that is over.
+        asked: Stamp,
+        /// The fencing token it got.
+        token: u64,
+    },
+}
+
+fn config(setup: &Setup) -> Result<Config, Unfit> {
+    let quorums = quorum::chosen(setup)?;
+    Ok(Config { quorums, own_vote_free: false, oldest_first: false })
+}
+
+/// The basic algorithm.
+pub static PLAIN: Entry<Maekawa> = Entry {
+    info: Info {
+        id: "mutex/maekawa",
+        title: "Maekawa's voting",
+        summary: "ask a set of about √N voters that meets every other's; can deadlock",
+        source: "Maekawa. A √N algorithm for mutual exclusion in decentralized systems. \
+                 ACM TOCS 3(2), 1985",
+        text: include_str!("maekawa.rs"),
+        model: Model::FIFO,
+        holds: &[Property::Exclusion, Property::FenceOrder],
+        fails: &[
+            (
+                Property::NoDeadlock,
+                "three nodes ask at once; each votes for itself and waits for the next",
+            ),
+            (
+                Property::NoStarvation,
+                "three nodes ask at once; each votes for itself and waits for the next",
+            ),
+            (
+                Property::FcfsHappenedBefore,
+                "a request that is slow to reach the shared voter comes second there",
+            ),
+            (
+                Property::FcfsTimestamp,
+                "a request that is slow to reach the shared voter comes second there",
+            ),
+        ],
+        options: &[quorum::QUORUM],
+        mutant: None,
+    },
+    config,
+    clients: Entry::<Maekawa>::everyone,
+};
+
+/// A node does not ask itself.
+pub static LITERAL_003: Entry<Maekawa> = Entry {
+    info: Info {
+        id: "mutex/maekawa-literal-003",
+        title: "Maekawa's voting, own vote not taken",
+        summary: "nodes ask only others; who merely waits still votes for somebody else",
+        holds: &[],
+        mutant: Some(Mutant {
+            of: "mutex/maekawa",
+            defect: "a node asks all voters but itself, so a set that it shares only in itself \
+                     protects nothing; and what it queues while inside is never served",
+            breaks: Property::Exclusion,
+        }),
+        ..PLAIN.info
+    },
+    config: |setup| Ok(Config { own_vote_free: true, ..config(setup)? }),
+    ..PLAIN
+};
+
+/// Voters keep their queues in the order of timestamps.
+pub static TS_QUEUE: Entry<Maekawa> = Entry {
+    info: Info {
+        id: "mutex/maekawa-ts-queue",
+        title: "Maekawa's voting, oldest first",
+        summary: "voters serve the oldest waiting request first; that does not stop deadlock",
+        holds: &[Property::Exclusion, Property::FenceOrder],
+        mutant: Some(Mutant {
+            of: "mutex/maekawa-sanders",
+            defect: "queues are ordered by timestamp, but a vote given to a younger request is \
+                     not taken back",
+            breaks: Property::NoDeadlock,
+        }),
+        ..PLAIN.info
+    },
+    config: |setup| Ok(Config { oldest_first: true, ..config(setup)? }),
+    ..PLAIN
+};
+
+impl Protocol for Maekawa {
+    type Config = Config;
+    type Request = Request;
+    type Notice = Notice;
+    type Msg = Msg;
+    type Timer = Never;
+    type Stable = Never;
+
+    fn start(_: Option<Never>, _: &mut Ctx<Self>) -> Self {
+        Self {
+            clock: Lamport::default(),
+            phase: Phase::Outside,
+            voted_for: None,
+            queue: VecDeque::new(),
+            highest: 0,
+        }
+    }
+
+    fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
+        match (request, &self.phase) {
+            (Request::Acquire, _) => {
+                let asked = self.clock.tick(ctx.me);
+                let voters = voters(ctx);
+                ctx.multicast(voters.iter(), Msg::Request { asked });
+                self.phase = Phase::Waiting { asked, missing: voters, highest: 0 };
+                self.enter_if_all_voted(ctx);
+            }
+            (Request::Release, &Phase::Inside { asked, token }) => {
+                self.phase = Phase::Outside;
+                ctx.multicast(voters(ctx).iter(), Msg::Release { asked, token });
+            }
+            (Request::Release, Phase::Outside | Phase::Waiting { .. }) => {}
+        }
+    }
+
+    fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
+        match msg {
+            Msg::Request { asked } => {
+                self.clock.observe(asked);
+                let inside = matches!(self.phase, Phase::Inside { .. });
+                if self.voted_for.is_none() && !(ctx.config.own_vote_free && inside) {
+                    self.vote(asked, ctx);
+                } else {
+                    self.queue.push_back(asked);
+                    if ctx.config.oldest_first {
+                        self.queue.make_contiguous().sort_unstable();
+                    }
+                }
+            }
+            Msg::Reply { asked, highest } => {
+                if let Phase::Waiting { asked: mine, missing, highest: known } = &mut self.phase
+                    && *mine == asked
+                {
+                    missing.remove(from);
+                    *known = highest.max(*known);
+                    self.enter_if_all_voted(ctx);
+                }
+            }
+            Msg::Release { asked, token } => {
+                if self.voted_for == Some(asked) {
+                    self.highest = token.max(self.highest);
+                    self.voted_for = None;
+                    if let Some(next) = self.queue.pop_front() {
+                        self.vote(next, ctx);
+                    }
+                }
+            }
+        }
+    }
+
+    fn charge(msg: &Msg, _: NodeId, _: NodeId) -> Charge {
+        match msg {
+            Msg::Request { .. } | Msg::Release { .. } => Charge::Sender,
+            Msg::Reply { .. } => Charge::Receiver,
+        }
+    }
+}
+
+impl Maekawa {
+    fn vote(&mut self, asked: Stamp, ctx: &mut Ctx<Self>) {
+        self.voted_for = Some(asked);
+        ctx.send(asked.node, Msg::Reply { asked, highest: self.highest });
+    }
+
+    fn enter_if_all_voted(&mut self, ctx: &mut Ctx<Self>) {
+        if let Phase::Waiting { asked, missing, highest } = &self.phase
+            && missing.is_empty()
+        {
+            let (asked, token) = (*asked, highest + 1);
+            self.phase = Phase::Inside { asked, token };
+            ctx.notify(Notice::Acquired { token });
+        }
+    }
+}
+
+/// Whom this node asks.
+fn voters(ctx: &Ctx<Maekawa>) -> NodeSet {
+    let mut voters = ctx.config.quorums.of(ctx.me).clone();
+    if ctx.config.own_vote_free {
+        voters.remove(ctx.me);
+    }
+    voters
+}

@@ -1,0 +1,420 @@
+//! Voting as in `mutex/maekawa`, with votes that can be taken back. Requests have timestamps. A
+//! voter that is asked by an older request than the one it has voted for inquires whether that
+//! one still needs the vote; a node that knows it will not get all its votes soon yields those
+//! it is inquired about. To know that, it has to be told of every vote it is not getting: `Fail`.
+//!
+//! It is as safe as plain voting: a vote goes to another only when its owner has left or has
+//! given it back, and nobody gives votes back once inside.
+//!
+//! It is live because every request in a queue has been told `Fail`, or has yielded, unless it is
+//! older than all that the voter knows, and then the vote is being inquired about. Follow the
+//! chain "waits for a vote that is held by": as long as nobody on it has failed, its requests get
+//! younger and younger, so it ends; at its end somebody has failed and yields, or has all its
+//! votes and will leave. This needs a **second `Fail`**: a request that was the oldest, and so
+//! was told nothing, has to be told when a still older one arrives.
+//!
+//! A voter passes on the highest fencing token that it has heard of with its vote; the entrant
+//! takes one more, and leaves that with its voters.
+//!
+//! # Rules
+//!
+//! 1. Acquire: tick the clock and send `Request` with its time to every voter, oneself included.
+//! 2. Voter, on `Request`: if the vote is free, give it, with `Grant`. Else queue the request by
+//!    age. If the vote's owner or the head of the queue is older, send `Fail` to the newcomer.
+//!    If not, it is the oldest of all: send `Fail` to the former head, if that was older than the
+//!    vote's owner; and send `Inquire` to the owner, unless that has been done.
+//! 3. `Grant`: enter when every voter has granted.
+//! 4. `Fail`: note it; yield as in rule 6.
+//! 5. `Inquire` while waiting: note it; yield as in rule 6. Inside, `Release` will answer it.
+//! 6. If some voter failed us, or has had its vote back: send `Yield` to every voter that has
+//!    inquired.
+//! 7. Voter, on `Yield`: put the request back into the queue and vote for the oldest there.
+//! 8. Release: send `Release` to every voter; a voter then votes for the oldest in its queue.
+//!
+//! Where messages overtake each other (`numbered=true`), voters number their votes, and `Grant`,
+//! `Inquire` and `Fail` carry the number. An `Inquire` that comes before the `Grant` it is about
+//! waits for it, and a `Fail` that comes after a later `Grant` is out of date.
+//!
+//! # Known failures
+//!
+//! Requests are not served in order: one that is slow to reach a voter is overtaken there by
+//! younger ones. A crashed voter blocks all whose sets contain it, and nobody else. A crash
+//! inside, or while holding a vote, blocks all who need it, and so does the loss of a message.
+//! Without the second `Fail` some runs get stuck (`mutex/maekawa-sanders-one-fail`), and so they
+//! do without numbers where messages overtake each other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
+
+use conclave_protocol::{
+    Charge, Ctx, Entry, Info, Lamport, Model, Mutant, Never, NodeId, Opt, Property, Protocol,
+    Setup, Stamp, Unfit,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Notice, Request};
+use crate::quorum::{self, Quorums};
+
+/// The state of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct MaekawaSanders {
+    clock: Lamport,
+    phase: Phase,
+    voter: Voter,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+enum Phase {
+    Outside,
+    Waiting {
+        asked: Stamp,
+        answers: BTreeMap<NodeId, Answer>,
+        /// Voters that want to know whether we still need their vote, and which vote.
+        inquiries: BTreeMap<NodeId, u64>,
+        highest: u64,
+    },
+    Inside {
+        asked: Stamp,
+        token: u64,
+    },
+}
+
+/// How things stand with a voter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+enum Answer {
+    /// It has not said anything.
+    None,
+    /// We have its vote, the one with this number.
+    Granted { number: u64 },
+    /// Somebody older is before us.
+    Failed,
+    /// We have given the vote back.
+    Yielded,
+}
+
+#[derive(Clone, Default, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct Voter {
+    /// The request that has the vote.
+    lock: Option<Stamp>,
+    /// Requests that wait for it, the oldest first.
+    queue: BTreeSet<Stamp>,
+    /// Whether the vote's owner has been asked to give it back.
+    inquired: bool,
+    /// How often the vote was given, if votes are numbered.
+    votes: u64,
+    /// The highest fencing token heard of.
+    highest: u64,
+}
+
+/// Who votes for whom, and which variant of the rules is in force.
+#[derive(Clone, Debug)]
+pub struct Config {
+    quorums: Quorums,
+    /// So many votes are enough to enter.
+    needed: usize,
+    /// So many voters must have failed us before we yield.
+    refusals: usize,
+    /// Votes are numbered, for links that do not keep order.
+    numbered: bool,
+    /// Rule 2 leaves out the `Fail` to the former head.
+    one_fail: bool,
+}
+
+impl Config {
+    /// Every vote of the set is needed, so a single refusal is reason to yield.
+    pub(super) fn unanimous(quorums: Quorums) -> Self {
+        let needed = quorums.size();
+        Self::any(quorums, needed, 1)
+    }
+
+    /// Any `needed` votes of the set will do, and nobody yields before `refusals` are refused.
+    pub(super) fn any(quorums: Quorums, needed: usize, refusals: usize) -> Self {
+        Self { quorums, needed, refusals, numbered: false, one_fail: false }
+    }
+}
+
+/// What nodes send each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Msg {
+    /// Will you vote for me?
+    Request {
+        /// The request.
+        asked: Stamp,
+    },
+    /// I vote for you.
+    Grant {
+        /// The request voted for.
+        asked: Stamp,
+        /// The number of the vote.
+        number: u64,
+        /// The highest fencing token the voter knows.
+        highest: u64,
+    },
+    /// Somebody older is before you.
+    Fail {
+        /// The request that has to wait.
+        asked: Stamp,
+        /// The number of the latest vote.
+        number: u64,
+    },
+    /// Somebody older has come: do you still need my vote?
+    Inquire {
+        /// The request that has it.
+        asked: Stamp,
+        /// The number of the vote.
+        number: u64,
+    },
+    /// No, take it back for now.
+    Yield {
+        /// The request that had it.
+        asked: Stamp,
+    },
+    /// I have left.
+    Release {
+        /// The request that is over.
+        asked: Stamp,
+        /// The fencing token it got.
+        token: u64,
+    },
+}
+
+const NUMBERED: Opt = Opt {
+    name: "numbered",
+    default: "false",
+    help: "number the votes, so that messages may overtake each other",
+};
+
+fn config(setup: &Setup) -> Result<Config, Unfit> {
+    let numbered = setup.option(NUMBERED.name, false)?;
+    Ok(Config { numbered, ..Config::unanimous(quorum::chosen(setup)?) })
+}
+
+/// The deadlock-free algorithm.
+pub static PLAIN: Entry<MaekawaSanders> = Entry {
+    info: Info {
+        id: "mutex/maekawa-sanders",
+        title: "Maekawa's voting without deadlock",
+        summary: "voters take votes back for older requests; every loser is told",
+        source: "Sanders. The information structure of distributed mutual exclusion algorithms. \
+                 ACM TOCS 5(3), 1987",
+        text: include_str!("maekawa_sanders.rs"),
+        model: Model::FIFO,
+        holds: &[
+            Property::Exclusion,
+            Property::NoDeadlock,
+            Property::NoStarvation,
+            Property::FenceOrder,
+        ],
+        fails: &[
+            (
+                Property::FcfsHappenedBefore,
+                "p0's request is slow to reach the shared voter p1; p4 hears of it, asks later, \
+                 and gets all its votes first",
+            ),
+            (
+                Property::FcfsTimestamp,
+                "when all seven of the smallest plane ask at once, p1 enters first, not p0",
+            ),
+        ],
+        options: &[quorum::QUORUM, NUMBERED],
+        mutant: None,
+    },
+    config,
+    clients: Entry::<MaekawaSanders>::everyone,
+};
+
+/// With numbered votes, for links that do not keep order.
+pub static NUMBERED_VOTES: Entry<MaekawaSanders> = Entry {
+    info: Info {
+        id: "mutex/maekawa-sanders-numbered",
+        title: "Maekawa's voting without deadlock or order",
+        summary: "numbered votes tell which grant an inquiry or a failure is about",
+        model: Model::RELIABLE,
+        options: &[quorum::QUORUM],
+        ..PLAIN.info
+    },
+    config: |setup| Ok(Config { numbered: true, ..config(setup)? }),
+    ..PLAIN
+};
+
+/// Without the second `Fail`.
+pub static ONE_FAIL: Entry<MaekawaSanders> = Entry {
+    info: Info {
+        id: "mutex/maekawa-sanders-one-fail",
+        title: "Maekawa's voting, one Fail short",
+        summary: "who was the oldest is not told when a still older request arrives",
+        holds: &[Property::Exclusion, Property::FenceOrder],
+        mutant: Some(Mutant {
+            of: "mutex/maekawa-sanders",
+            defect: "rule 2 sends no Fail to a former head of the queue, which then keeps votes \
+                     that it is inquired about",
+            breaks: Property::NoDeadlock,
+        }),
+        ..PLAIN.info
+    },
+    config: |setup| Ok(Config { one_fail: true, ..config(setup)? }),
+    ..PLAIN
+};
+
+impl Protocol for MaekawaSanders {
+    type Config = Config;
+    type Request = Request;
+    type Notice = Notice;
+    type Msg = Msg;
+    type Timer = Never;
+    type Stable = Never;
+
+    fn start(_: Option<Never>, _: &mut Ctx<Self>) -> Self {
+        Self { clock: Lamport::default(), phase: Phase::Outside, voter: Voter::default() }
+    }
+
+    fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
+        let voters = ctx.config.quorums.of(ctx.me);
+        match (request, &self.phase) {
+            (Request::Acquire, _) => {
+                let asked = self.clock.tick(ctx.me);
+                let answers = voters.iter().map(|voter| (voter, Answer::None)).collect();
+                let inquiries = BTreeMap::new();
+                self.phase = Phase::Waiting { asked, answers, inquiries, highest: 0 };
+                ctx.multicast(voters.iter(), Msg::Request { asked });
+            }
+            (Request::Release, &Phase::Inside { asked, token }) => {
+                self.phase = Phase::Outside;
+                ctx.multicast(voters.iter(), Msg::Release { asked, token });
+            }
+            (Request::Release, Phase::Outside | Phase::Waiting { .. }) => {}
+        }
+    }
+
+    fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
+        match msg {
+            Msg::Request { asked } => {
+                self.clock.observe(asked);
+                self.voter.on_request(asked, ctx);
+            }
+            Msg::Yield { asked } => self.voter.on_yield(asked, ctx),
+            Msg::Release { asked, token } => self.voter.on_release(asked, token, ctx),
+            Msg::Grant { asked, .. } | Msg::Fail { asked, .. } | Msg::Inquire { asked, .. } => {
+                if matches!(&self.phase, Phase::Waiting { asked: mine, .. } if *mine == asked) {
+                    self.on_answer(from, msg, ctx);
+                }
+            }
+        }
+    }
+
+    fn charge(msg: &Msg, _: NodeId, _: NodeId) -> Charge {
+        match msg {
+            Msg::Request { .. } | Msg::Yield { .. } | Msg::Release { .. } => Charge::Sender,
+            Msg::Grant { .. } | Msg::Fail { .. } | Msg::Inquire { .. } => Charge::Receiver,
+        }
+    }
+}
+
+impl MaekawaSanders {
+    /// A voter answers the request that we wait with.
+    fn on_answer(&mut self, voter: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
+        let Phase::Waiting { answers, inquiries, highest: known, .. } = &mut self.phase else {
+            return;
+        };
+        let Some(answer) = answers.get_mut(&voter) else { return };
+        match (msg, *answer) {
+            (Msg::Grant { number, highest, .. }, _) => {
+                *answer = Answer::Granted { number };
+                *known = highest.max(*known);
+            }
+            (Msg::Fail { number, .. }, Answer::Granted { number: later }) if number < later => {}
+            (Msg::Fail { .. }, _) => *answer = Answer::Failed,
+            (Msg::Inquire { number, .. }, _) => {
+                inquiries.insert(voter, number);
+            }
+            (Msg::Request { .. } | Msg::Yield { .. } | Msg::Release { .. }, _) => {}
+        }
+        self.enter_if_enough_granted(ctx);
+        self.yield_if_refused(ctx);
+    }
+
+    fn enter_if_enough_granted(&mut self, ctx: &mut Ctx<Self>) {
+        let Phase::Waiting { asked, answers, highest, .. } = &self.phase else { return };
+        let granted = answers.values().filter(|a| matches!(a, Answer::Granted { .. })).count();
+        if granted >= ctx.config.needed {
+            let (asked, token) = (*asked, highest + 1);
+            self.phase = Phase::Inside { asked, token };
+            ctx.notify(Notice::Acquired { token });
+        }
+    }
+
+    fn yield_if_refused(&mut self, ctx: &mut Ctx<Self>) {
+        let Phase::Waiting { asked, answers, inquiries, .. } = &mut self.phase else { return };
+        let refused = |answer: &&Answer| matches!(answer, Answer::Failed | Answer::Yielded);
+        if answers.values().filter(refused).count() < ctx.config.refusals {
+            return;
+        }
+        for (voter, number) in mem::take(inquiries) {
+            if answers.get(&voter) == Some(&Answer::Granted { number }) {
+                answers.insert(voter, Answer::Yielded);
+                ctx.send(voter, Msg::Yield { asked: *asked });
+            } else if ctx.config.numbered {
+                // It has overtaken its grant, and waits for it.
+                inquiries.insert(voter, number);
+            }
+        }
+    }
+}
+
+impl Voter {
+    fn on_request(&mut self, asked: Stamp, ctx: &mut Ctx<MaekawaSanders>) {
+        let Some(lock) = self.lock else { return self.vote(asked, ctx) };
+        let head = self.queue.first().copied();
+        self.queue.insert(asked);
+        if lock < asked || head.is_some_and(|head| head < asked) {
+            self.fail(asked, ctx);
+            return;
+        }
+        if let Some(head) = head
+            && head < lock
+            && !ctx.config.one_fail
+        {
+            self.fail(head, ctx);
+        }
+        if !self.inquired {
+            self.inquired = true;
+            ctx.send(lock.node, Msg::Inquire { asked: lock, number: self.votes });
+        }
+    }
+
+    fn on_yield(&mut self, asked: Stamp, ctx: &mut Ctx<MaekawaSanders>) {
+        if self.lock == Some(asked) {
+            self.queue.insert(asked);
+            self.vote_for_oldest(ctx);
+        }
+    }
+
+    fn on_release(&mut self, asked: Stamp, token: u64, ctx: &mut Ctx<MaekawaSanders>) {
+        self.highest = token.max(self.highest);
+        if self.lock == Some(asked) {
+            self.vote_for_oldest(ctx);
+        } else {
+            // Who needed not all of its votes may have entered without this one.
+            self.queue.remove(&asked);
+        }
+    }
+
+    fn vote_for_oldest(&mut self, ctx: &mut Ctx<MaekawaSanders>) {
+        self.lock = None;
+        self.inquired = false;
+        if let Some(oldest) = self.queue.pop_first() {
+            self.vote(oldest, ctx);
+        }
+    }
+
+    fn vote(&mut self, asked: Stamp, ctx: &mut Ctx<MaekawaSanders>) {
+        self.lock = Some(asked);
+        self.votes += u64::from(ctx.config.numbered);
+        let (number, highest) = (self.votes, self.highest);
+        ctx.send(asked.node, Msg::Grant { asked, number, highest });
+    }
+
+    fn fail(&self, asked: Stamp, ctx: &mut Ctx<MaekawaSanders>) {
+        ctx.send(asked.node, Msg::Fail { asked, number: self.votes });
+    }
+}
