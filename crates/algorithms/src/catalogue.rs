@@ -20,6 +20,14 @@ macro_rules! catalogue {
 }
 
 catalogue! {
+    // One coordinator or several.
+    mutex::Client:
+        mutex::centralized::PLAIN,
+        mutex::centralized::DENY,
+        mutex::centralized::TOKEN,
+        mutex::centralized::TIMESTAMPED,
+        mutex::replicated_coordinator::PLAIN,
+        mutex::replicated_coordinator::PERSISTENT;
     // Permission of all.
     mutex::Client:
         mutex::ricart_agrawala::PLAIN,

@@ -1,8 +1,10 @@
 //! Mutual exclusion: at most one node is in the critical section, and whoever wants in gets in.
 
+pub mod centralized;
 pub mod maekawa;
 pub mod maekawa_sanders;
 pub mod majority_permission;
+pub mod replicated_coordinator;
 pub mod ricart_agrawala;
 pub mod token_ring;
 

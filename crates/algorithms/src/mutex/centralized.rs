@@ -1,0 +1,404 @@
+//! One node, the coordinator, keeps the lock. Who wants in asks it and waits for the grant; who
+//! leaves tells it, and the next in its queue is granted. Node 0 is the coordinator; its own
+//! application may ask too and pays no messages.
+//!
+//! It is safe because the coordinator grants only when it knows of no holder, and forgets a holder
+//! only on that holder's own release. Requests are numbered, so a release that is late, repeated or
+//! overtaken by the same node's next request is recognised. The queue is first come, first served
+//! and stays in the critical section are finite, so nobody starves. The coordinator counts its
+//! grants, and the count is the fencing token.
+//!
+//! # Rules
+//!
+//! 1. Acquire: take the next request number and send `Request` to the coordinator.
+//! 2. `Request`, at the coordinator: if nobody holds the lock, this request does, and gets `Grant`
+//!    with one more than the last token. Otherwise it joins the end of the queue.
+//! 3. `Grant` of the request we wait for: enter. Any other: ignore.
+//! 4. Release: send `Release` to the coordinator.
+//! 5. `Release`, at the coordinator: ignore it unless it is the holder's. The head of the queue, if
+//!    there is one, holds the lock next and gets `Grant`.
+//!
+//! Variants, each with its own entry:
+//!
+//! - *deny*: in rule 2 a request that has to queue is told so with `Denied`, which means "queued",
+//!   not "ask again". While it waits, the client sends `StillThere` every `probe` and gets `Denied`
+//!   again; a coordinator that is merely busy answers, a dead one does not. Probes start late
+//!   enough (`probe`, 1000 T unless set; 0 is never) not to show in the cost of ordinary waits.
+//! - *token*: the grant is a thing that is handed out and comes back. Rule 5 goes by the number of
+//!   the token that is returned and not by who returns it.
+//! - *timestamped*: a request's number is a Lamport time, the queue is in the order of (time, id),
+//!   and every grant brings the coordinator's clock along. Having been granted once, a node asks
+//!   with a later time than everything that was queued then, so it overtakes each of those at most
+//!   once, and nobody starves.
+//!
+//! # Known failures
+//!
+//! If the coordinator crashes, everybody waits; if the holder crashes, or any message is lost,
+//! everybody behind it waits. A node that neither holds nor waits may crash freely.
+//!
+//! Order is that of arrival at the coordinator: p1 asks and tells p2, p2 asks, and p2's request
+//! arrives first. The message from p1 to p2 is not one of this protocol: between the protocol's own
+//! messages every path leads through the coordinator, behind p1's request. Only the probes of the
+//! deny variant can overtake the request they ask about. Timestamps repair this among those who
+//! queue at the same time, but not when the later request finds the lock free.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use conclave_protocol::{
+    Charge, Ctx, Entry, Info, Lamport, Model, Never, NodeId, Opt, Property, Protocol, Stamp,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Notice, Request};
+
+/// The node that keeps the lock.
+const COORDINATOR: NodeId = NodeId(0);
+
+/// The state of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Centralized {
+    /// Numbers our requests. Nobody else's numbers are merged into it, but by timestamped clients.
+    clock: Lamport,
+    phase: Phase,
+    /// The coordinator's part; nothing happens to it elsewhere.
+    lock: Lock,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+enum Phase {
+    Outside,
+    Waiting {
+        asked: Stamp,
+        /// Probes sent since the coordinator was last heard from.
+        unanswered: u32,
+    },
+    Inside {
+        asked: Stamp,
+        token: u64,
+    },
+}
+
+/// What the coordinator knows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct Lock {
+    /// The number of grants so far: the token of the latest.
+    grants: u64,
+    holder: Option<Stamp>,
+    queue: VecDeque<Stamp>,
+    /// The highest time of any request; only the timestamped variant hands it out.
+    clock: Lamport,
+}
+
+/// Which variant of the rules is in force.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Config {
+    /// Rule 2 tells who has to queue.
+    deny: bool,
+    /// The time between two probes of who has been told so, if it probes.
+    probe: Option<Duration>,
+    /// Rule 5 goes by the token.
+    returns_token: bool,
+    /// The queue is in the order of timestamps.
+    timestamped: bool,
+}
+
+/// What nodes send each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Msg {
+    /// May I?
+    Request(Stamp),
+    /// You may.
+    Grant {
+        /// The request that is granted.
+        asked: Stamp,
+        /// Its fencing token.
+        token: u64,
+        /// The coordinator's clock, in the timestamped variant.
+        clock: Option<Stamp>,
+    },
+    /// I have left.
+    Release {
+        /// The request that had been granted.
+        asked: Stamp,
+        /// The token that came with the grant.
+        token: u64,
+    },
+    /// You are in the queue.
+    Denied(Stamp),
+    /// Am I still in the queue, and you alive?
+    StillThere(Stamp),
+}
+
+/// The timer of a client that has been told to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Timer {
+    /// It is time to ask whether the coordinator is still there.
+    Probe,
+}
+
+fn dedicated(_: &Config, n: u32) -> std::ops::Range<u32> {
+    if n == 1 { 0..1 } else { 1..n }
+}
+
+/// The lock manager.
+pub static PLAIN: Entry<Centralized> = Entry {
+    info: Info {
+        id: "mutex/centralized",
+        title: "Central coordinator",
+        summary: "one node keeps the lock and a queue",
+        source: "Lock managers of the 1960s and 70s; as a distributed algorithm, e.g. Tanenbaum, \
+                 van Steen. Distributed Systems, 2002",
+        text: include_str!("centralized.rs"),
+        model: Model::RELIABLE,
+        holds: &[
+            Property::Exclusion,
+            Property::NoDeadlock,
+            Property::NoStarvation,
+            Property::FenceOrder,
+        ],
+        fails: &[(
+            Property::FcfsHappenedBefore,
+            "p1 asks and tells p2, which asks too; p2's request reaches the coordinator first",
+        )],
+        options: &[],
+        mutant: None,
+    },
+    config: |_| Ok(Config::default()),
+    clients: dedicated,
+};
+
+/// Who has to queue is told so.
+pub static DENY: Entry<Centralized> = Entry {
+    info: Info {
+        id: "mutex/centralized-deny",
+        title: "Central coordinator that says \"queued\"",
+        summary: "whoever has to wait is told, and can tell a busy coordinator from a dead one",
+        options: &[Opt {
+            name: "probe",
+            default: "1000",
+            help: "time between two probes of a waiting client, in T; 0 for never",
+        }],
+        ..PLAIN.info
+    },
+    config: |setup| {
+        let every: u32 = setup.option("probe", 1000)?;
+        let probe = (every > 0).then(|| setup.delay * every);
+        Ok(Config { deny: true, probe, ..Config::default() })
+    },
+    ..PLAIN
+};
+
+/// The grant is a token that is returned.
+pub static TOKEN: Entry<Centralized> = Entry {
+    info: Info {
+        id: "mutex/centralized-token",
+        title: "Central coordinator with a grant token",
+        summary: "the coordinator hands out a numbered token and takes only that one back",
+        ..PLAIN.info
+    },
+    config: |_| Ok(Config { returns_token: true, ..Config::default() }),
+    ..PLAIN
+};
+
+/// The queue is in the order of timestamps.
+pub static TIMESTAMPED: Entry<Centralized> = Entry {
+    info: Info {
+        id: "mutex/centralized-timestamped",
+        title: "Central coordinator with timestamps",
+        summary: "the coordinator's queue is in the order of Lamport times",
+        fails: &[
+            (
+                Property::FcfsHappenedBefore,
+                "p1 asks and tells p2, which asks too; p2's request finds the lock free while \
+                 p1's is still under way",
+            ),
+            (
+                Property::FcfsTimestamp,
+                "the older request arrives when the younger already holds the lock",
+            ),
+        ],
+        ..PLAIN.info
+    },
+    config: |_| Ok(Config { timestamped: true, ..Config::default() }),
+    ..PLAIN
+};
+
+impl Protocol for Centralized {
+    type Config = Config;
+    type Request = Request;
+    type Notice = Notice;
+    type Msg = Msg;
+    type Timer = Timer;
+    type Stable = Never;
+
+    fn start(_: Option<Never>, _: &mut Ctx<Self>) -> Self {
+        Self { clock: Lamport::default(), phase: Phase::Outside, lock: Lock::default() }
+    }
+
+    fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
+        match (request, self.phase) {
+            (Request::Acquire, _) => {
+                let asked = self.clock.tick(ctx.me);
+                self.phase = Phase::Waiting { asked, unanswered: 0 };
+                ctx.send(COORDINATOR, Msg::Request(asked));
+                self.set_probe(ctx);
+            }
+            (Request::Release, Phase::Inside { asked, token }) => {
+                self.phase = Phase::Outside;
+                ctx.send(COORDINATOR, Msg::Release { asked, token });
+            }
+            (Request::Release, Phase::Outside | Phase::Waiting { .. }) => {}
+        }
+    }
+
+    fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
+        match msg {
+            Msg::Request(asked) if ctx.me == COORDINATOR => self.on_asked(asked, ctx),
+            Msg::Release { asked, token } if ctx.me == COORDINATOR => {
+                let holds = if ctx.config.returns_token {
+                    self.lock.holder.is_some() && token == self.lock.grants
+                } else {
+                    self.lock.holder == Some(asked)
+                };
+                if holds {
+                    self.lock.holder = None;
+                    self.grant_next(ctx);
+                }
+            }
+            Msg::StillThere(asked) if ctx.me == COORDINATOR => {
+                if self.lock.queue.contains(&asked) {
+                    ctx.send(from, Msg::Denied(asked));
+                }
+            }
+            Msg::Grant { asked, token, clock } => {
+                if let Some(clock) = clock {
+                    self.clock.observe(clock);
+                }
+                if matches!(self.phase, Phase::Waiting { asked: mine, .. } if mine == asked) {
+                    self.phase = Phase::Inside { asked, token };
+                    if ctx.config.probe.is_some() {
+                        ctx.cancel_timer(Timer::Probe);
+                    }
+                    ctx.notify(Notice::Acquired { token });
+                }
+            }
+            Msg::Denied(denied) => {
+                if let Phase::Waiting { asked, unanswered } = &mut self.phase
+                    && *asked == denied
+                {
+                    *unanswered = 0;
+                }
+            }
+            Msg::Request(_) | Msg::Release { .. } | Msg::StillThere(_) => {}
+        }
+    }
+
+    fn on_timer(&mut self, Timer::Probe: Timer, ctx: &mut Ctx<Self>) {
+        if let Phase::Waiting { asked, unanswered } = &mut self.phase {
+            *unanswered += 1;
+            ctx.send(COORDINATOR, Msg::StillThere(*asked));
+            self.set_probe(ctx);
+        }
+    }
+
+    fn charge(msg: &Msg, _: NodeId, _: NodeId) -> Charge {
+        match msg {
+            Msg::Request(_) | Msg::Release { .. } | Msg::StillThere(_) => Charge::Sender,
+            Msg::Grant { .. } | Msg::Denied(_) => Charge::Receiver,
+        }
+    }
+}
+
+impl Centralized {
+    /// Whether a probe has gone unanswered for a whole interval: the coordinator is dead, or its
+    /// grant is under way.
+    pub fn misses_the_coordinator(&self) -> bool {
+        matches!(self.phase, Phase::Waiting { unanswered: 2.., .. })
+    }
+
+    fn on_asked(&mut self, asked: Stamp, ctx: &mut Ctx<Self>) {
+        let lock = &mut self.lock;
+        lock.clock.observe(asked);
+        let place = if ctx.config.timestamped {
+            lock.queue.partition_point(|other| *other < asked)
+        } else {
+            lock.queue.len()
+        };
+        lock.queue.insert(place, asked);
+        if lock.holder.is_none() {
+            self.grant_next(ctx);
+        } else if ctx.config.deny {
+            ctx.send(asked.node, Msg::Denied(asked));
+        }
+    }
+
+    fn grant_next(&mut self, ctx: &mut Ctx<Self>) {
+        let Some(asked) = self.lock.queue.pop_front() else { return };
+        self.lock.grants += 1;
+        self.lock.holder = Some(asked);
+        let clock = Stamp { time: self.lock.clock.time(), node: ctx.me };
+        let clock = ctx.config.timestamped.then_some(clock);
+        ctx.send(asked.node, Msg::Grant { asked, token: self.lock.grants, clock });
+    }
+
+    fn set_probe(&self, ctx: &mut Ctx<Self>) {
+        if let Some(every) = ctx.config.probe {
+            ctx.set_timer(Timer::Probe, every);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_protocol::{Effect, Time, Topology};
+
+    use super::*;
+
+    fn coordinator(config: Config, inbox: &[Msg]) -> Vec<Effect<Centralized>> {
+        let (topology, mut effects) = (Topology::complete(3), Vec::new());
+        let mut ctx = Ctx::new(COORDINATOR, &topology, &config, Time::ZERO, &mut effects);
+        let mut state = Centralized::start(None, &mut ctx);
+        for msg in inbox {
+            let (Msg::Request(by) | Msg::Release { asked: by, .. }) = msg else { continue };
+            state.on_message(by.node, *msg, &mut ctx);
+        }
+        effects
+    }
+
+    fn ask(time: u64, node: u32) -> Stamp {
+        Stamp { time, node: NodeId(node) }
+    }
+
+    fn grant(asked: Stamp, token: u64) -> Effect<Centralized> {
+        Effect::Send { to: asked.node, msg: Msg::Grant { asked, token, clock: None } }
+    }
+
+    #[test]
+    fn a_release_overtaken_by_the_next_request_of_the_same_node_still_counts() {
+        let (first, second) = (ask(1, 1), ask(2, 1));
+        let inbox = [
+            Msg::Request(first),
+            Msg::Request(second),
+            Msg::Release { asked: first, token: 1 },
+            Msg::Release { asked: first, token: 1 },
+            Msg::Request(ask(1, 2)),
+        ];
+        for config in [Config::default(), Config { returns_token: true, ..Config::default() }] {
+            // The repeated release does not free the lock a second time.
+            assert_eq!(coordinator(config, &inbox), [grant(first, 1), grant(second, 2)]);
+        }
+    }
+
+    #[test]
+    fn a_token_comes_back_whoever_brings_it_and_a_wrong_one_is_discarded() {
+        let config = Config { returns_token: true, ..Config::default() };
+        let (first, second) = (ask(1, 1), ask(1, 2));
+        let wrong = Msg::Release { asked: first, token: 7 };
+        let asks = [Msg::Request(first), Msg::Request(second), wrong];
+        assert_eq!(coordinator(config, &asks), [grant(first, 1)]);
+        let right = Msg::Release { asked: ask(9, 1), token: 1 };
+        let asks = [Msg::Request(first), Msg::Request(second), right];
+        assert_eq!(coordinator(config, &asks), [grant(first, 1), grant(second, 2)]);
+    }
+}

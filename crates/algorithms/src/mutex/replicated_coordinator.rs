@@ -1,0 +1,506 @@
+//! Several coordinators, each with one grant to give. A client asks some of them and enters when a
+//! majority of m out of n has granted; if it gets fewer, it gives back what it got, waits a while,
+//! and tries again. Coordinators are the nodes 0 to n − 1, clients the others.
+//!
+//! Two clients inside would hold m grants each, and m > n/2, so some coordinator would have
+//! granted twice. For the same reason an entrant always meets a coordinator that the previous
+//! holder released to; each release leaves the fencing token behind, each grant reports the
+//! highest, and the entrant takes one more.
+//!
+//! # Rules
+//!
+//! 1. Acquire, or back-off over: take the next attempt number, choose m coordinators (`ask-m`) or
+//!    all (`ask-all`), and send them `Req`.
+//! 2. `Req`, at a coordinator: if its grant is free, or with an older attempt of the same client,
+//!    it goes to this attempt: reply `Grant`. Otherwise reply `Deny`.
+//! 3. A reply to the current attempt: count it. With m grants, enter. If all have replied and it
+//!    is fewer, send `Rel` to the granters and back off: a constant time, or a random one up to a
+//!    limit that doubles with every failure. Replies that are missing when `timeout` is over count
+//!    as denials; those coordinators get `Rel` too.
+//! 4. `Grant` for an attempt that is over: send `Rel` back at once.
+//! 5. Release: send `Rel`, with the token, to all granters.
+//! 6. `Rel`, at a coordinator: if it matches, the grant is free.
+//! 7. With a `lease`: a coordinator takes its grant back after that time. The client measures from
+//!    its request, which is earlier, and stops in time; a grant is only as good as what is left of
+//!    it. As it might not live to release, it leaves the token behind on entering (`Entered`, m
+//!    more messages). A lease relies on clocks of equal speed and on no more than that.
+//!
+//! The persistent variant writes down what it grants before it replies. A coordinator that comes
+//! back repeats its grant, which rule 4 returns if it is over; a client that comes back releases
+//! everything it might have had.
+//!
+//! # Known failures
+//!
+//! A coordinator that resets forgets its grant. Two can be inside as soon as 2m − n of the holder's
+//! own granters have: one suffices for three coordinators and a majority of two. More than half
+//! need not fail together.
+//!
+//! With a constant back-off two clients can split the coordinators between them for ever. With a
+//! random one they do not, but nothing bounds how often a client loses. Coordinators keep no
+//! queue, so that a request may lose to a later one. Without a lease the grants of a client that
+//! crashed are gone, as is one whose release is lost until the same client asks again.
+
+use std::time::Duration;
+
+use conclave_protocol::{
+    Charge, Crashes, Ctx, Entry, Info, Model, NodeId, NodeSet, Opt, Property, Protocol, Setup,
+    Time, Unfit,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Notice, Request};
+
+/// The state of a node: a client's part and a coordinator's.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ReplicatedCoordinator {
+    /// The number of our latest attempt.
+    attempt: u64,
+    phase: Phase,
+    /// To whom this coordinator has given its grant.
+    granted: Option<Grantee>,
+    /// The highest fencing token this node has seen.
+    highest: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+enum Phase {
+    Outside,
+    Asking { began: Time, failures: u32, missing: NodeSet, granters: NodeSet },
+    BackingOff { failures: u32 },
+    Inside { granters: NodeSet },
+}
+
+/// Who has a coordinator's grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Grantee {
+    client: NodeId,
+    attempt: u64,
+}
+
+/// How many there are, whom a client asks, and how long it waits.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    coordinators: u32,
+    majority: u32,
+    targets: Targets,
+    backoff: Backoff,
+    /// `T`, the unit of the times.
+    unit: Duration,
+    /// The limit of the first random back-off, or every constant one, in units.
+    base: u32,
+    timeout: Duration,
+    lease: Option<Duration>,
+    persist: bool,
+}
+
+/// Whom an attempt asks.
+#[derive(Clone, Copy, Debug)]
+enum Targets {
+    All,
+    /// m of them: at random.
+    Random,
+    /// Those from `first` on, one further with every client and every attempt.
+    Rotate {
+        first: u32,
+    },
+    /// Always those from `first` on.
+    Fixed {
+        first: u32,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Backoff {
+    Constant,
+    Random,
+}
+
+/// What nodes send each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Msg {
+    /// May I?
+    Req {
+        /// The client's attempt.
+        attempt: u64,
+    },
+    /// You may, as far as I am concerned.
+    Grant {
+        /// The attempt that asked.
+        attempt: u64,
+        /// The highest fencing token the coordinator has seen.
+        highest: u64,
+    },
+    /// Another has my grant.
+    Deny {
+        /// The attempt that asked.
+        attempt: u64,
+    },
+    /// I do not need your grant any more.
+    Rel {
+        /// The attempt it was given to.
+        attempt: u64,
+        /// The highest fencing token the client has seen, its own included.
+        token: u64,
+    },
+    /// I have entered; only where there are leases.
+    Entered {
+        /// The fencing token.
+        token: u64,
+    },
+}
+
+/// The timers of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Timer {
+    /// A client has waited long enough for replies.
+    Timeout,
+    /// A client has backed off long enough.
+    Retry,
+    /// A client's grants end.
+    Expiry,
+    /// A coordinator's grant ends.
+    Lease,
+}
+
+/// What the persistent variant writes down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Stable {
+    attempt: u64,
+    highest: u64,
+    granted: Option<Grantee>,
+}
+
+pub(super) const COORDINATORS: Opt = Opt {
+    name: "coordinators",
+    default: "half the nodes",
+    help: "how many of the nodes, from 0 on, keep the lock",
+};
+pub(super) const MAJORITY: Opt = Opt {
+    name: "majority",
+    default: "more than half of them",
+    help: "how many of these must agree",
+};
+
+/// The options `coordinators` and `majority`.
+pub(super) fn group(setup: &Setup) -> Result<(u32, u32), Unfit> {
+    let nodes = setup.n();
+    let n: u32 = setup.option("coordinators", nodes / 2)?;
+    if n == 0 || n >= nodes {
+        let reason =
+            format!("{n} of {nodes} nodes as coordinators: there must be one, and a client");
+        return Err(Unfit::new(reason));
+    }
+    let m: u32 = setup.option("majority", n / 2 + 1)?;
+    if m <= n / 2 || m > n {
+        let least = n / 2 + 1;
+        return Err(Unfit::new(format!("majority={m}, but for {n} it must be {least} to {n}")));
+    }
+    Ok((n, m))
+}
+
+fn config(setup: &Setup, persist: bool) -> Result<Config, Unfit> {
+    let (coordinators, majority) = group(setup)?;
+    let word = |name: &str, default: &str| setup.option(name, default.to_owned());
+    let unknown = |name: &str, word: &str, known: &str| {
+        Err(Unfit::new(format!("{name}={word} means nothing; there are {known}")))
+    };
+    let first = setup.option("first", 0)?;
+    let targets = match (word("mode", "ask-m")?.as_str(), word("targets", "random")?.as_str()) {
+        ("ask-all", _) => Targets::All,
+        ("ask-m", "random") => Targets::Random,
+        ("ask-m", "rotate") => Targets::Rotate { first },
+        ("ask-m", "fixed") => Targets::Fixed { first },
+        ("ask-m", targets) => return unknown("targets", targets, "random, rotate and fixed"),
+        (mode, _) => return unknown("mode", mode, "ask-m and ask-all"),
+    };
+    let backoff = match word("backoff", "random")?.as_str() {
+        "random" => Backoff::Random,
+        "constant" => Backoff::Constant,
+        other => return unknown("backoff", other, "random and constant"),
+    };
+    let (timeout, lease): (u32, u32) = (setup.option("timeout", 50)?, setup.option("lease", 0)?);
+    Ok(Config {
+        coordinators,
+        majority,
+        targets,
+        backoff,
+        unit: setup.delay,
+        base: setup.option("base", 4_u32)?.max(1),
+        timeout: setup.delay * timeout.max(1),
+        lease: (lease > 0).then(|| setup.delay * lease),
+        persist,
+    })
+}
+
+/// Coordinators that forget on a crash.
+pub static PLAIN: Entry<ReplicatedCoordinator> = Entry {
+    info: Info {
+        id: "mutex/replicated-coordinator",
+        title: "Replicated coordinators",
+        summary: "ask several coordinators; enter with a majority of grants, else back off",
+        source: "After Gifford. Weighted voting for replicated data. SOSP, 1979; retry scheme as \
+                 in Lin, Lian, Chen, Zhang. IPTPS, 2004",
+        text: include_str!("replicated_coordinator.rs"),
+        model: Model::RELIABLE,
+        holds: &[Property::Exclusion, Property::FenceOrder],
+        fails: &[
+            (
+                Property::NoDeadlock,
+                "n=4, m=3, constant back-off: two clients get two grants each, give them back, and \
+                 meet again for ever; a random back-off makes this unlikely, not impossible",
+            ),
+            (
+                Property::NoStarvation,
+                "whoever retries has no claim over who comes fresh, and may lose every time",
+            ),
+            (
+                Property::FcfsHappenedBefore,
+                "a client that was denied backs off, and one that asks later finds the grants free",
+            ),
+        ],
+        options: &[
+            COORDINATORS,
+            MAJORITY,
+            Opt { name: "mode", default: "ask-m", help: "ask a majority (ask-m) or all (ask-all)" },
+            Opt {
+                name: "targets",
+                default: "random",
+                help: "which m to ask: random, rotate (one further each time) or fixed",
+            },
+            Opt { name: "first", default: "0", help: "the coordinator to rotate from" },
+            Opt { name: "backoff", default: "random", help: "random or constant" },
+            Opt { name: "base", default: "4", help: "longest first back-off, in T" },
+            Opt { name: "timeout", default: "50", help: "longest wait for a reply, in T" },
+            Opt { name: "lease", default: "0", help: "how long a grant is good, in T; 0 for ever" },
+        ],
+        mutant: None,
+    },
+    config: |setup| config(setup, false),
+    clients: |config, n| config.coordinators..n,
+};
+
+/// Coordinators that write down what they grant.
+pub static PERSISTENT: Entry<ReplicatedCoordinator> = Entry {
+    info: Info {
+        id: "mutex/replicated-coordinator-persistent",
+        title: "Replicated coordinators with stable storage",
+        summary: "as replicated coordinators, but grants are written down and survive a crash",
+        model: Model { crashes: Crashes::Recover, ..Model::RELIABLE },
+        ..PLAIN.info
+    },
+    config: |setup| config(setup, true),
+    ..PLAIN
+};
+
+impl Protocol for ReplicatedCoordinator {
+    type Config = Config;
+    type Request = Request;
+    type Notice = Notice;
+    type Msg = Msg;
+    type Timer = Timer;
+    type Stable = Stable;
+
+    fn start(saved: Option<Stable>, ctx: &mut Ctx<Self>) -> Self {
+        let saved = saved.unwrap_or(Stable { attempt: 0, highest: 0, granted: None });
+        let Stable { attempt, highest, granted } = saved;
+        if attempt > 0 {
+            // Whatever the attempt had come to, it is over.
+            let all = (0..ctx.config.coordinators).map(NodeId);
+            ctx.multicast(all, Msg::Rel { attempt, token: highest });
+        }
+        if let Some(Grantee { client, attempt }) = granted {
+            ctx.send(client, Msg::Grant { attempt, highest });
+            if let Some(lease) = ctx.config.lease {
+                ctx.set_timer(Timer::Lease, lease);
+            }
+        }
+        Self { attempt, phase: Phase::Outside, granted, highest }
+    }
+
+    fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
+        match request {
+            Request::Acquire => self.ask(0, ctx),
+            Request::Release => self.leave(ctx),
+        }
+    }
+
+    fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
+        match msg {
+            Msg::Req { attempt } => self.on_asked(from, attempt, ctx),
+            Msg::Rel { attempt, token } => {
+                self.highest = self.highest.max(token);
+                if self.granted == Some(Grantee { client: from, attempt }) {
+                    self.free(ctx);
+                }
+                self.save(ctx);
+            }
+            Msg::Entered { token } => {
+                self.highest = self.highest.max(token);
+                self.save(ctx);
+            }
+            Msg::Grant { attempt, highest } => self.on_grant(from, attempt, highest, ctx),
+            Msg::Deny { attempt } => {
+                if let Phase::Asking { missing, .. } = &mut self.phase
+                    && attempt == self.attempt
+                    && missing.remove(from)
+                {
+                    self.decide(ctx);
+                }
+            }
+        }
+    }
+
+    fn on_timer(&mut self, timer: Timer, ctx: &mut Ctx<Self>) {
+        match (timer, &self.phase) {
+            (Timer::Timeout, Phase::Asking { .. }) => self.give_up(ctx),
+            (Timer::Retry, &Phase::BackingOff { failures }) => self.ask(failures, ctx),
+            (Timer::Expiry, Phase::Inside { .. }) => {
+                self.leave(ctx);
+                ctx.notify(Notice::Revoked);
+            }
+            (Timer::Lease, _) => {
+                self.free(ctx);
+                self.save(ctx);
+            }
+            _ => {}
+        }
+    }
+
+    fn charge(msg: &Msg, _: NodeId, _: NodeId) -> Charge {
+        match msg {
+            Msg::Req { .. } | Msg::Rel { .. } | Msg::Entered { .. } => Charge::Sender,
+            Msg::Grant { .. } | Msg::Deny { .. } => Charge::Receiver,
+        }
+    }
+}
+
+/// The client's rules.
+impl ReplicatedCoordinator {
+    fn ask(&mut self, failures: u32, ctx: &mut Ctx<Self>) {
+        self.attempt += 1;
+        self.save(ctx);
+        let targets = self.targets(ctx);
+        ctx.multicast(targets.iter(), Msg::Req { attempt: self.attempt });
+        ctx.set_timer(Timer::Timeout, ctx.config.timeout);
+        self.phase =
+            Phase::Asking { began: ctx.now, failures, missing: targets, granters: NodeSet::new() };
+    }
+
+    fn targets(&self, ctx: &mut Ctx<Self>) -> NodeSet {
+        let (n, m) = (ctx.config.coordinators, ctx.config.majority);
+        let from = |start: u32| (0..m).map(|i| NodeId((start + i) % n)).collect();
+        match ctx.config.targets {
+            Targets::All => (0..n).map(NodeId).collect(),
+            Targets::Fixed { first } => from(first % n),
+            Targets::Rotate { first } => {
+                let steps = u64::from(first) + u64::from(ctx.me.0.saturating_sub(n)) + self.attempt;
+                from(((steps - 1) % u64::from(n)) as u32)
+            }
+            Targets::Random => {
+                let mut left: Vec<NodeId> = (0..n).map(NodeId).collect();
+                (0..m).map(|_| left.swap_remove(ctx.choose(left.len() as u32) as usize)).collect()
+            }
+        }
+    }
+
+    fn on_grant(&mut self, from: NodeId, attempt: u64, highest: u64, ctx: &mut Ctx<Self>) {
+        self.highest = self.highest.max(highest);
+        match &mut self.phase {
+            Phase::Asking { missing, granters, .. } if attempt == self.attempt => {
+                if missing.remove(from) {
+                    granters.insert(from);
+                    self.decide(ctx);
+                }
+            }
+            Phase::Inside { granters } if attempt == self.attempt => {
+                granters.insert(from);
+            }
+            _ => ctx.send(from, Msg::Rel { attempt, token: self.highest }),
+        }
+    }
+
+    /// Enters or gives up, once the replies allow no other outcome.
+    fn decide(&mut self, ctx: &mut Ctx<Self>) {
+        let Phase::Asking { began, missing, granters, .. } = &mut self.phase else { return };
+        if granters.len() < ctx.config.majority as usize {
+            if missing.is_empty() {
+                self.give_up(ctx);
+            }
+            return;
+        }
+        let left = ctx.config.lease.map(|lease| lease.saturating_sub(ctx.now - *began));
+        if left == Some(Duration::ZERO) {
+            return self.give_up(ctx);
+        }
+        let granters = granters.take();
+        self.highest += 1;
+        let token = self.highest;
+        ctx.cancel_timer(Timer::Timeout);
+        if let Some(left) = left {
+            ctx.set_timer(Timer::Expiry, left);
+            ctx.multicast(granters.iter(), Msg::Entered { token });
+        }
+        self.phase = Phase::Inside { granters };
+        self.save(ctx);
+        ctx.notify(Notice::Acquired { token });
+    }
+
+    fn give_up(&mut self, ctx: &mut Ctx<Self>) {
+        let Phase::Asking { failures, missing, granters, .. } = &mut self.phase else { return };
+        let (failures, mut back) = (*failures + 1, granters.take());
+        back.extend(missing.iter());
+        ctx.cancel_timer(Timer::Timeout);
+        ctx.multicast(back.iter(), Msg::Rel { attempt: self.attempt, token: self.highest });
+        let Config { backoff, base, unit, .. } = *ctx.config;
+        let pause = match backoff {
+            Backoff::Constant => base,
+            Backoff::Random => 1 + ctx.choose(base << failures.min(6)),
+        };
+        ctx.set_timer(Timer::Retry, unit * pause);
+        self.phase = Phase::BackingOff { failures };
+    }
+
+    fn leave(&mut self, ctx: &mut Ctx<Self>) {
+        if let Phase::Inside { granters } = &mut self.phase {
+            let (granters, token) = (granters.take(), self.highest);
+            self.phase = Phase::Outside;
+            if ctx.config.lease.is_some() {
+                ctx.cancel_timer(Timer::Expiry);
+            }
+            ctx.multicast(granters.iter(), Msg::Rel { attempt: self.attempt, token });
+        }
+    }
+}
+
+/// The coordinator's rules.
+impl ReplicatedCoordinator {
+    fn on_asked(&mut self, client: NodeId, attempt: u64, ctx: &mut Ctx<Self>) {
+        let free = match self.granted {
+            None => true,
+            Some(held) => held.client == client && held.attempt < attempt,
+        };
+        if !free {
+            return ctx.send(client, Msg::Deny { attempt });
+        }
+        self.granted = Some(Grantee { client, attempt });
+        self.save(ctx);
+        if let Some(lease) = ctx.config.lease {
+            ctx.set_timer(Timer::Lease, lease);
+        }
+        ctx.send(client, Msg::Grant { attempt, highest: self.highest });
+    }
+
+    fn free(&mut self, ctx: &mut Ctx<Self>) {
+        self.granted = None;
+        if ctx.config.lease.is_some() {
+            ctx.cancel_timer(Timer::Lease);
+        }
+    }
+
+    fn save(&self, ctx: &mut Ctx<Self>) {
+        if ctx.config.persist {
+            let Self { attempt, highest, granted, .. } = *self;
+            ctx.save(Stable { attempt, highest, granted });
+        }
+    }
+}
