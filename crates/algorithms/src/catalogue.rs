@@ -2,7 +2,7 @@
 
 use conclave_protocol::{Client, Entry, Info, Protocol, Reliable};
 
-use crate::{election, mutex};
+use crate::{detector, election, mutex};
 
 macro_rules! catalogue {
     ($($client:ty: $($entry:path),+ $(,)?;)*) => {
@@ -49,6 +49,10 @@ catalogue! {
     // Election.
     election::Client:
         election::bully::PLAIN;
+    // Failure detection.
+    detector::Client:
+        detector::heartbeat::PLAIN,
+        detector::timeout_sync::PLAIN;
 }
 
 /// Something that is explained but not run: a notion that the algorithms build on.

@@ -7,6 +7,7 @@
 //! Start with [`mutex::ricart_agrawala`]; [`catalogue`] finds algorithms by id.
 
 pub mod catalogue;
+pub mod detector;
 pub mod election;
 pub mod mutex;
 pub mod quorum;

@@ -114,6 +114,8 @@ struct Core<P: Protocol> {
     rng: Rng,
     medium: Medium,
     links: LinkOrder,
+    /// Whether acknowledgements travel back along links that lead one way.
+    two_way: bool,
     loss: u32,
     duplication: u32,
     /// Labels of messages to lose.
@@ -198,6 +200,7 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
                 rng: rng.fork(2),
                 medium: Medium::new(spec.delays.clone()),
                 links: LinkOrder::new(fifo, n),
+                two_way: spec.reliable,
                 loss,
                 duplication,
                 lose: Vec::new(),
@@ -626,7 +629,8 @@ impl<P: Protocol> Outside<'_, P> {
         let core = &mut *self.core;
         if !self.topology.is_complete() {
             let (me, topology) = (self.me, self.topology);
-            assert!(topology.linked(me, to), "{me} has no link to {to} in a {topology}");
+            let linked = topology.linked(me, to) || core.two_way && topology.linked(to, me);
+            assert!(linked, "{me} has no link to {to} in a {topology}");
         }
         core.stats.sent += 1;
         let serial = core.serial;
