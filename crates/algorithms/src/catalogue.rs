@@ -46,6 +46,14 @@ catalogue! {
     // Tokens on a ring.
     mutex::Client:
         mutex::token_ring::PLAIN;
+    // Tokens by broadcast and on trees.
+    mutex::Client:
+        mutex::suzuki_kasami::PLAIN,
+        mutex::raymond_tree::PLAIN,
+        mutex::raymond_tree::RESTART,
+        mutex::raymond_tree::GREEDY,
+        mutex::tree_token_fair::PLAIN,
+        mutex::naimi_trehel::PLAIN;
     // Election.
     election::Client:
         election::bully::PLAIN;

@@ -4,9 +4,13 @@ pub mod centralized;
 pub mod maekawa;
 pub mod maekawa_sanders;
 pub mod majority_permission;
+pub mod naimi_trehel;
+pub mod raymond_tree;
 pub mod replicated_coordinator;
 pub mod ricart_agrawala;
+pub mod suzuki_kasami;
 pub mod token_ring;
+pub mod tree_token_fair;
 
 use conclave_protocol::{Mark, Marked, NodeId, Opt, Protocol, Setup, Unfit};
 use serde::{Deserialize, Serialize};

@@ -1,0 +1,312 @@
+//! The nodes form a tree. Each knows only in which direction the token is, and keeps a list of the
+//! directions, itself among them, from which the token is wanted. Requests climb towards the token
+//! and the token comes back along the same edges, turning every edge it passes round.
+//!
+//! There is one token, so there is one inside. Following the directions always leads to the token,
+//! so every request gets there. A list is served in its order and has each direction at most once,
+//! so that every neighbour is served once before any is served twice: nobody starves.
+//!
+//! # Rules
+//!
+//! 1. Acquire: append this node to the list; rule 5.
+//! 2. `Request` from x: append x; rule 5.
+//! 3. `Token`: it is here now; rule 5.
+//! 4. Release: rule 5.
+//! 5. (a) If the token is here, nobody is inside and the list is not empty, take its head: enter if
+//!    it is this node, otherwise send it `Token`, which is now in that direction. (b) If the token
+//!    is elsewhere, the list is not empty and nothing has been asked since the token left, send
+//!    `Request` towards it. So a request follows the token when it leaves a node where others wait:
+//!    it does not come back by itself, but stays with its last user.
+//!
+//! `mutex/raymond-tree-restart` adds what a node does that comes back after a crash. It has kept
+//! only the number of entries it knew of.
+//!
+//! 6. Restart: send `Restarted` to every neighbour and, until all have reported, only collect: lists
+//!    are appended to, a token is kept.
+//! 7. `Restarted` from x: send `Report`: whether the token is in the direction of x, whether x has
+//!    been asked for it, whether x is on the list, and the number of entries known.
+//! 8. `Report` from y: if the token is not in our direction, it is in that of y, and asked for if we
+//!    are on the list of y. If it is and y has asked, append y. When the last has reported and none
+//!    has the token in its direction, it was lost with us: make a new one, which goes on counting
+//!    from the highest number reported or kept. Rule 5.
+//!
+//! # Known failures
+//!
+//! A lost token, or the crash of its holder, stops everything; the crash of an inner node splits
+//! the tree. Order is by place and not by time: whoever has the token enters again while the
+//! request that follows it is under way. A restart needs FIFO channels, for the reports to come
+//! after the messages sent before the crash, and stable storage for the number of entries; two
+//! neighbours down at once wait for each other's report for ever.
+//!
+//! `mutex/tree-greedy` serves its own sub-tree before its parent: two nodes of one sub-tree that
+//! keep asking starve everybody outside it.
+
+use std::collections::VecDeque;
+
+use conclave_protocol::{
+    Channels, Charge, Crashes, Ctx, Entry, Info, Links, Model, Mutant, Never, NodeId, NodeSet,
+    Property, Protocol,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Notice, Request};
+
+/// The state of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RaymondTree {
+    /// The neighbour in whose direction the token is, or this node if it is here.
+    holder: NodeId,
+    /// From where the token is wanted: neighbours and this node, each at most once.
+    wanted_by: VecDeque<NodeId>,
+    /// Whether `holder` has been asked for the token.
+    asked: bool,
+    inside: bool,
+    /// How many entries the token has given, as far as this node knows.
+    entries: u64,
+    /// After a restart: the neighbours that have not reported.
+    missing: NodeSet,
+}
+
+/// Who starts with the token, and which rules are in force.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    holder: NodeId,
+    /// Rule 5 serves this node and its children before its parent.
+    greedy: bool,
+    /// Rules 6 to 8 apply.
+    restart: bool,
+}
+
+/// What neighbours send each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Msg {
+    /// The token is wanted here.
+    Request,
+    /// The right to enter, with the number of entries it has given.
+    Token {
+        /// Entries so far: the fencing token of the latest.
+        entries: u64,
+    },
+    /// I have forgotten everything: how do we stand?
+    Restarted,
+    /// How we stand.
+    Report {
+        /// I take the token to be in your direction.
+        towards_you: bool,
+        /// I have asked you for it.
+        asked: bool,
+        /// You have asked me for it.
+        listed: bool,
+        /// The number of entries I know of.
+        entries: u64,
+    },
+}
+
+/// The algorithm as published, without its treatment of crashes.
+pub static PLAIN: Entry<RaymondTree> = Entry {
+    info: Info {
+        id: "mutex/raymond-tree",
+        title: "Raymond's tree",
+        summary: "ask in the direction of the token; it comes back along the tree",
+        source: "Raymond. A tree-based algorithm for distributed mutual exclusion. ACM TOCS 7(1), \
+                 1989",
+        text: include_str!("raymond_tree.rs"),
+        model: Model { links: Links::Tree, ..Model::RELIABLE },
+        holds: &[
+            Property::Exclusion,
+            Property::NoDeadlock,
+            Property::NoStarvation,
+            Property::FenceOrder,
+        ],
+        fails: &[(
+            Property::FcfsHappenedBefore,
+            "p1 waits and passes the token on to p2, and p2 leaves and enters again before p1's \
+             request, following the token, arrives",
+        )],
+        options: &[super::HOLDER],
+        mutant: None,
+    },
+    config: |setup| Ok(Config { holder: super::holder(setup)?, greedy: false, restart: false }),
+    clients: Entry::<RaymondTree>::everyone,
+};
+
+/// With nodes that come back after a crash.
+pub static RESTART: Entry<RaymondTree> = Entry {
+    info: Info {
+        id: "mutex/raymond-tree-restart",
+        title: "Raymond's tree with restart",
+        summary: "a node that comes back asks its neighbours where the token is and who waits",
+        model: Model {
+            links: Links::Tree,
+            channels: Channels::Fifo,
+            crashes: Crashes::Recover,
+            ..Model::FIFO
+        },
+        ..PLAIN.info
+    },
+    config: |setup| Ok(Config { restart: true, ..(PLAIN.config)(setup)? }),
+    ..PLAIN
+};
+
+/// Each node serves its own sub-tree until nobody in it wants the token.
+pub static GREEDY: Entry<RaymondTree> = Entry {
+    info: Info {
+        id: "mutex/tree-greedy",
+        title: "Greedy tree token",
+        summary: "a node keeps the token in its own sub-tree as long as anybody there wants it",
+        holds: &[Property::Exclusion, Property::NoDeadlock, Property::FenceOrder],
+        fails: &[],
+        mutant: Some(Mutant {
+            of: "mutex/raymond-tree",
+            defect: "rule 5 takes the parent off the list only when nobody else is on it",
+            breaks: Property::NoStarvation,
+        }),
+        ..PLAIN.info
+    },
+    config: |setup| Ok(Config { greedy: true, ..(PLAIN.config)(setup)? }),
+    ..PLAIN
+};
+
+/// What a node keeps over a crash: the number of entries it knew of when it last entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Kept {
+    entries: u64,
+}
+
+impl Protocol for RaymondTree {
+    type Config = Config;
+    type Request = Request;
+    type Notice = Notice;
+    type Msg = Msg;
+    type Timer = Never;
+    type Stable = Kept;
+
+    fn start(saved: Option<Kept>, ctx: &mut Ctx<Self>) -> Self {
+        let here = Self {
+            holder: ctx.me,
+            wanted_by: VecDeque::new(),
+            asked: false,
+            inside: false,
+            entries: 0,
+            missing: NodeSet::new(),
+        };
+        match saved {
+            Some(Kept { entries }) => {
+                let missing: NodeSet = ctx.neighbors().collect();
+                ctx.multicast(missing.iter(), Msg::Restarted);
+                Self { entries, missing, ..here }
+            }
+            None => {
+                if ctx.config.restart {
+                    ctx.save(Kept { entries: 0 });
+                }
+                let direction = ctx.topology.next_hop(ctx.me, ctx.config.holder);
+                Self { holder: direction.unwrap_or(ctx.me), ..here }
+            }
+        }
+    }
+
+    fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
+        match request {
+            Request::Acquire => self.append(ctx.me),
+            Request::Release => self.inside = false,
+        }
+        self.pass_or_ask(ctx);
+    }
+
+    fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
+        if !ctx.topology.linked(ctx.me, from) {
+            return;
+        }
+        match msg {
+            Msg::Request => self.append(from),
+            Msg::Token { entries } => {
+                if self.holder == ctx.me && self.missing.is_empty() {
+                    return;
+                }
+                self.entries = self.entries.max(entries);
+                self.holder = ctx.me;
+                self.asked = false;
+            }
+            Msg::Restarted => {
+                let towards_you = self.holder == from;
+                ctx.send(
+                    from,
+                    Msg::Report {
+                        towards_you,
+                        asked: towards_you && self.asked,
+                        listed: self.wanted_by.contains(&from),
+                        entries: self.entries,
+                    },
+                );
+            }
+            Msg::Report { towards_you, asked, listed, entries } => {
+                if !self.missing.remove(from) {
+                    return;
+                }
+                self.entries = self.entries.max(entries);
+                if !towards_you {
+                    self.holder = from;
+                    self.asked = listed;
+                } else if asked {
+                    self.append(from);
+                }
+            }
+        }
+        self.pass_or_ask(ctx);
+    }
+
+    fn charge(msg: &Msg, _: NodeId, _: NodeId) -> Charge {
+        match msg {
+            // Neither says for whom it is.
+            Msg::Request | Msg::Token { .. } => Charge::NextEntry,
+            Msg::Restarted | Msg::Report { .. } => Charge::Nobody,
+        }
+    }
+}
+
+impl RaymondTree {
+    fn append(&mut self, who: NodeId) {
+        if !self.wanted_by.contains(&who) {
+            self.wanted_by.push_back(who);
+        }
+    }
+
+    /// Rule 5.
+    fn pass_or_ask(&mut self, ctx: &mut Ctx<Self>) {
+        if !self.missing.is_empty() {
+            return;
+        }
+        if self.holder == ctx.me
+            && !self.inside
+            && let Some(next) = self.take_next(ctx)
+        {
+            if next == ctx.me {
+                self.enter(ctx);
+            } else {
+                self.holder = next;
+                self.asked = false;
+                ctx.send(next, Msg::Token { entries: self.entries });
+            }
+        }
+        if self.holder != ctx.me && !self.wanted_by.is_empty() && !self.asked {
+            self.asked = true;
+            ctx.send(self.holder, Msg::Request);
+        }
+    }
+
+    fn take_next(&mut self, ctx: &Ctx<Self>) -> Option<NodeId> {
+        let parent = ctx.topology.parent(ctx.me).filter(|_| ctx.config.greedy);
+        let below = self.wanted_by.iter().position(|&who| Some(who) != parent);
+        self.wanted_by.remove(below.unwrap_or(0))
+    }
+
+    fn enter(&mut self, ctx: &mut Ctx<Self>) {
+        self.inside = true;
+        self.entries += 1;
+        if ctx.config.restart {
+            ctx.save(Kept { entries: self.entries });
+        }
+        ctx.notify(Notice::Acquired { token: self.entries });
+    }
+}

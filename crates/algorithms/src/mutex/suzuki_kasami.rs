@@ -1,0 +1,182 @@
+//! One token gives the right to enter. Who wants it and does not have it tells everybody, with the
+//! number of its request. The token carries the number of the last request served for each node,
+//! so that whoever has it can tell which requests are still open; on leaving, its holder puts them
+//! into the token's queue and sends it to the head.
+//!
+//! There is one token, so there is one inside. A request that everybody has heard of is in the
+//! queue after the next exit at the latest, and the queue is served in order: each of the others
+//! gets in at most once before it. Numbers make a request that arrives late, or after its
+//! successor, harmless.
+//!
+//! # Rules
+//!
+//! 1. Acquire: with the token here, enter. Otherwise number the request and send `Request` to all.
+//! 2. `Request` number n of j: remember the highest. If the token is idle here and this is the
+//!    request after the last one served for j, send `Token` to j.
+//! 3. `Token`: enter.
+//! 4. Release: note the own request as served; append to the queue every node with an open request
+//!    that is not in it, going round from the next id; if the queue is not empty, send `Token` to
+//!    its head.
+//!
+//! # Known failures
+//!
+//! A lost token, or the crash of its holder, stops everything; a lost request stops the one who
+//! made it; the crash of anybody else matters only once the token is sent to it. Order is by place
+//! and not by time: the queue is filled by going round, and whoever has the token enters without
+//! asking.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use conclave_protocol::{Charge, Ctx, Entry, Info, Model, Never, NodeId, Property, Protocol};
+use serde::{Deserialize, Serialize};
+
+use super::{Notice, Request};
+
+/// The state of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct SuzukiKasami {
+    /// The number of the latest request heard of, by node; 0 if not listed.
+    requested: BTreeMap<NodeId, u64>,
+    token: Option<Token>,
+    inside: bool,
+}
+
+/// The right to enter, and who is to have it next.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Token {
+    /// The number of the latest request served, by node; 0 if not listed.
+    served: BTreeMap<NodeId, u64>,
+    queue: VecDeque<NodeId>,
+    /// Entries so far: the fencing token of the latest.
+    entries: u64,
+}
+
+/// Who starts with the token.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    holder: NodeId,
+}
+
+/// What nodes send each other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Msg {
+    /// I want the token, for the time with this number.
+    Request(u64),
+    /// Here it is.
+    Token(Token),
+}
+
+/// The algorithm as published.
+pub static PLAIN: Entry<SuzukiKasami> = Entry {
+    info: Info {
+        id: "mutex/suzuki-kasami",
+        title: "Suzuki–Kasami",
+        summary: "tell everybody; the token knows who has been served and who waits",
+        source: "Suzuki, Kasami. A distributed mutual exclusion algorithm. ACM TOCS 3(4), 1985",
+        text: include_str!("suzuki_kasami.rs"),
+        model: Model::RELIABLE,
+        holds: &[
+            Property::Exclusion,
+            Property::NoDeadlock,
+            Property::NoStarvation,
+            Property::FenceOrder,
+        ],
+        fails: &[(
+            Property::FcfsHappenedBefore,
+            "p1 asks and p2, having heard of it, asks too; p1's request is slow on its way to p0, \
+             which has the token and sends it to p2",
+        )],
+        options: &[super::HOLDER],
+        mutant: None,
+    },
+    config: |setup| Ok(Config { holder: super::holder(setup)? }),
+    clients: Entry::<SuzukiKasami>::everyone,
+};
+
+impl Protocol for SuzukiKasami {
+    type Config = Config;
+    type Request = Request;
+    type Notice = Notice;
+    type Msg = Msg;
+    type Timer = Never;
+    type Stable = Never;
+
+    fn start(_: Option<Never>, ctx: &mut Ctx<Self>) -> Self {
+        let token = (ctx.me == ctx.config.holder).then(|| Token {
+            served: BTreeMap::new(),
+            queue: VecDeque::new(),
+            entries: 0,
+        });
+        Self { requested: BTreeMap::new(), token, inside: false }
+    }
+
+    fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
+        match request {
+            Request::Acquire if self.token.is_some() => self.enter(ctx),
+            Request::Acquire => {
+                let number = self.requested.entry(ctx.me).or_default();
+                *number += 1;
+                ctx.broadcast(Msg::Request(*number));
+            }
+            Request::Release => self.leave(ctx),
+        }
+    }
+
+    fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
+        match msg {
+            Msg::Request(n) => {
+                let latest = n.max(number(&self.requested, from));
+                self.requested.insert(from, latest);
+                let open = |token: &mut Token| latest == number(&token.served, from) + 1;
+                if !self.inside
+                    && let Some(token) = self.token.take_if(open)
+                {
+                    ctx.send(from, Msg::Token(token));
+                }
+            }
+            Msg::Token(token) => {
+                if self.token.is_none() && token.queue.iter().all(|node| node.0 < ctx.n()) {
+                    self.token = Some(token);
+                    self.enter(ctx);
+                }
+            }
+        }
+    }
+
+    fn charge(msg: &Msg, _: NodeId, _: NodeId) -> Charge {
+        match msg {
+            Msg::Request(_) => Charge::Sender,
+            Msg::Token(_) => Charge::Receiver,
+        }
+    }
+}
+
+impl SuzukiKasami {
+    fn enter(&mut self, ctx: &mut Ctx<Self>) {
+        if let Some(token) = &mut self.token {
+            self.inside = true;
+            token.entries += 1;
+            ctx.notify(Notice::Acquired { token: token.entries });
+        }
+    }
+
+    fn leave(&mut self, ctx: &mut Ctx<Self>) {
+        self.inside = false;
+        let Some(mut token) = self.token.take() else { return };
+        token.served.insert(ctx.me, number(&self.requested, ctx.me));
+        for node in (ctx.me.0 + 1..ctx.n()).chain(0..ctx.me.0).map(NodeId) {
+            let open = number(&self.requested, node) == number(&token.served, node) + 1;
+            if open && !token.queue.contains(&node) {
+                token.queue.push_back(node);
+            }
+        }
+        match token.queue.pop_front() {
+            Some(next) => ctx.send(next, Msg::Token(token)),
+            None => self.token = Some(token),
+        }
+    }
+}
+
+fn number(of: &BTreeMap<NodeId, u64>, node: NodeId) -> u64 {
+    of.get(&node).copied().unwrap_or(0)
+}
