@@ -102,6 +102,36 @@ pub static TOPICS: &[Topic] = &[
         summary: "what shared memory offers, and why it does not travel",
         text: include_str!("topics/local_mechanisms.md"),
     },
+    Topic {
+        id: "quorum/conditions",
+        title: "Voting sets",
+        summary: "what sets of voters must satisfy, and how small they can be",
+        text: include_str!("topics/quorum_conditions.md"),
+    },
+    Topic {
+        id: "quorum/projective-plane",
+        title: "Voting sets from a projective plane",
+        summary: "the smallest sets: any two share exactly one voter",
+        text: include_str!("topics/quorum_projective_plane.md"),
+    },
+    Topic {
+        id: "quorum/cyclic-cover",
+        title: "Voting sets from a cyclic cover",
+        summary: "one set shifted round the ring, for any number of nodes",
+        text: include_str!("topics/quorum_cyclic_cover.md"),
+    },
+    Topic {
+        id: "quorum/grid",
+        title: "Voting sets from a grid",
+        summary: "a row and a column of a square",
+        text: include_str!("topics/quorum_grid.md"),
+    },
+    Topic {
+        id: "quorum/majority",
+        title: "Majorities as voting sets",
+        summary: "more than half of the nodes",
+        text: include_str!("topics/quorum_majority.md"),
+    },
 ];
 
 /// Something to do with an algorithm, whichever it turns out to be.

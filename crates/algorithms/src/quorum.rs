@@ -187,7 +187,7 @@ fn no_plane(n: u32) -> Unfit {
     let above = (n + 1..).find(|&m| plane::order_of(m).is_some()).expect("primes do not end");
     let near = match below {
         Some(below) => format!("{below} and {above} have one"),
-        None => format!("{above} have one"),
+        None => format!("{above} nodes have one"),
     };
     let nodes = if n == 1 { "node" } else { "nodes" };
     Unfit::new(format!(
