@@ -418,3 +418,50 @@ impl Voter {
         ctx.send(asked.node, Msg::Fail { asked, number: self.votes });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use conclave_protocol::{Effect, Time, Topology};
+
+    use super::*;
+    use crate::quorum::Construction;
+
+    fn request(time: u64, node: u32) -> Stamp {
+        Stamp { time, node: NodeId(node) }
+    }
+
+    /// What voter p0 sends when these requests reach it one after the other.
+    fn answers(requests: &[Stamp]) -> Vec<(u32, &'static str)> {
+        let quorums = Quorums::new(Construction::Majority, 5).expect("it exists");
+        let (topology, config) = (Topology::complete(5), Config::unanimous(quorums));
+        let mut effects: Vec<Effect<MaekawaSanders>> = Vec::new();
+        let mut ctx = Ctx::new(NodeId(0), &topology, &config, Time::ZERO, &mut effects);
+        let mut voter = MaekawaSanders::start(None, &mut ctx);
+        for &asked in requests {
+            voter.on_message(asked.node, Msg::Request { asked }, &mut ctx);
+        }
+        let sent = effects.iter().map(|effect| match effect {
+            Effect::Send { to, msg } => (to.0, conclave_protocol::label(msg)),
+            other => panic!("a voter only sends: {other:?}"),
+        });
+        sent.collect()
+    }
+
+    #[test]
+    fn a_younger_request_is_told_that_it_has_to_wait() {
+        let sent = answers(&[request(1, 1), request(2, 2)]);
+        assert_eq!(sent, [(1, "Grant"), (2, "Fail")]);
+    }
+
+    #[test]
+    fn an_older_request_makes_the_voter_inquire_once_and_its_predecessor_is_told() {
+        let sent = answers(&[request(3, 3), request(2, 2), request(1, 1)]);
+        assert_eq!(sent, [(3, "Grant"), (3, "Inquire"), (2, "Fail")]);
+    }
+
+    #[test]
+    fn nobody_is_told_twice() {
+        let sent = answers(&[request(2, 2), request(4, 4), request(1, 1)]);
+        assert_eq!(sent, [(2, "Grant"), (4, "Fail"), (2, "Inquire")]);
+    }
+}
