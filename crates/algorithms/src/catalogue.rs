@@ -30,9 +30,20 @@ catalogue! {
         mutex::replicated_coordinator::PERSISTENT;
     // Permission of all.
     mutex::Client:
+        mutex::lamport::PLAIN,
+        mutex::lamport::ACK_SUPPRESSION,
         mutex::ricart_agrawala::PLAIN,
+        mutex::ricart_agrawala::MULTICAST,
         mutex::ricart_agrawala::NOTIFY_ONE,
-        mutex::ricart_agrawala::NO_TIE_BREAK;
+        mutex::ricart_agrawala::NO_TIE_BREAK,
+        mutex::ricart_agrawala_queued::PLAIN,
+        mutex::ricart_agrawala_fd::PLAIN,
+        mutex::ricart_agrawala_membership::PLAIN,
+        mutex::ricart_agrawala_membership::NO_CS,
+        mutex::physical_clock_order::PLAIN,
+        mutex::physical_clock_order::LITERAL,
+        mutex::roucairol_carvalho::PLAIN,
+        mutex::ricart_agrawala_token::PLAIN;
     // Quorums.
     mutex::Client:
         mutex::majority_permission::FIXED,
@@ -43,6 +54,10 @@ catalogue! {
         mutex::maekawa_sanders::PLAIN,
         mutex::maekawa_sanders::NUMBERED_VOTES,
         mutex::maekawa_sanders::ONE_FAIL;
+    // Several units.
+    mutex::Client:
+        mutex::raymond_k::PLAIN,
+        mutex::raymond_k::NAIVE;
     // Tokens on a ring.
     mutex::Client:
         mutex::token_ring::PLAIN;

@@ -1,13 +1,21 @@
 //! Mutual exclusion: at most one node is in the critical section, and whoever wants in gets in.
 
 pub mod centralized;
+pub mod lamport;
 pub mod maekawa;
 pub mod maekawa_sanders;
 pub mod majority_permission;
 pub mod naimi_trehel;
+pub mod physical_clock_order;
+pub mod raymond_k;
 pub mod raymond_tree;
 pub mod replicated_coordinator;
 pub mod ricart_agrawala;
+pub mod ricart_agrawala_fd;
+pub mod ricart_agrawala_membership;
+pub mod ricart_agrawala_queued;
+pub mod ricart_agrawala_token;
+pub mod roucairol_carvalho;
 pub mod suzuki_kasami;
 pub mod token_ring;
 pub mod tree_token_fair;
@@ -34,6 +42,10 @@ pub enum Notice {
     },
     /// It was, and no longer is: the application must stop at once.
     Revoked,
+    /// A node has not answered in time. For information: nothing depends on it.
+    Suspects(NodeId),
+    /// It has answered after all.
+    Trusts(NodeId),
 }
 
 impl Marked for Request {
@@ -50,6 +62,8 @@ impl Marked for Notice {
         match *self {
             Self::Acquired { token } => Mark::Entered { token },
             Self::Revoked => Mark::Lost,
+            Self::Suspects(peer) => Mark::Suspects(peer),
+            Self::Trusts(peer) => Mark::Trusts(peer),
         }
     }
 }
@@ -91,6 +105,7 @@ impl<P: Algorithm> conclave_protocol::Client<P> for Client {
         *self = match notice {
             Notice::Acquired { .. } => Self::Inside,
             Notice::Revoked => Self::Outside,
+            Notice::Suspects(_) | Notice::Trusts(_) => *self,
         };
     }
 }

@@ -10,7 +10,7 @@ use conclave_algorithms::catalogue::{self, Visitor};
 use conclave_protocol::{Channels, Client, Entry, Info, Protocol, Reliable, Setup};
 use conclave_sim::run;
 use libtest_mimic::{Arguments, Failed, Trial};
-use support::{random_election, random_spec, random_watch, topology, verdict};
+use support::{places, random_election, random_spec, random_watch, topology, verdict};
 
 /// How many seeds each entry is run with, spread over the sizes.
 const SEEDS: u64 = 240;
@@ -45,7 +45,7 @@ impl Visitor for Check {
             if (entry.config)(&setup).is_err() {
                 continue;
             }
-            let places = setup.option("units", 1)?;
+            let places = places(info, &setup)?;
             let mut spec = match info.family() {
                 "election" => random_election(entry, setup, seed),
                 "fd" => random_watch(entry, setup, seed),

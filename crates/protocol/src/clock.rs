@@ -31,6 +31,11 @@ impl Lamport {
         self.tick(me)
     }
 
+    /// The present time, for a message that is no event of its own to put in order.
+    pub fn now(self, me: NodeId) -> Stamp {
+        Stamp { time: self.0, node: me }
+    }
+
     /// The highest time used or seen.
     pub fn time(self) -> u64 {
         self.0

@@ -4,14 +4,15 @@
 //!
 //! Two nodes cannot both be inside: the one that asked later would need a reply that the other
 //! sends only on leaving. Every request made after hearing of another is later than it, so an
-//! unknown request can never turn out older than one already answered.
+//! unknown request can never turn out older than one already answered. Replies carry the clock too:
+//! so a request is later than all that happened before it, not only than those that were heard.
 //!
 //! # Rules
 //!
 //! 1. Acquire: tick the clock, take its time as the request's timestamp, send `Request` to all.
 //! 2. `Request` from j: merge its time into the clock. Inside, or waiting with an older request:
 //!    defer j. Otherwise send `Reply` to j.
-//! 3. `Reply`: enter when nobody's is missing.
+//! 3. `Reply`: merge its time into the clock; enter when nobody's is missing.
 //! 4. Release: send `Reply` to **all** deferred nodes. Each needs this node's own reply, which
 //!    nobody else can give; replying to one only leaves the others waiting for ever.
 //!
@@ -58,8 +59,8 @@ pub struct Config {
 pub enum Msg {
     /// May I? I asked at this time.
     Request(Stamp),
-    /// You may, as far as I am concerned.
-    Reply,
+    /// You may, as far as I am concerned. My clock is at this time.
+    Reply(Stamp),
 }
 
 /// The algorithm as published.
@@ -86,6 +87,17 @@ pub static PLAIN: Entry<RicartAgrawala> = Entry {
     },
     config: |_| Ok(Config::default()),
     clients: Entry::<RicartAgrawala>::everyone,
+};
+
+/// The same, for a medium on which a message to all is one transmission: an entry takes N of them.
+pub static MULTICAST: Entry<RicartAgrawala> = Entry {
+    info: Info {
+        id: "mutex/ricart-agrawala-multicast",
+        title: "Ricart–Agrawala by multicast",
+        summary: "one multicast asks everybody; N transmissions an entry",
+        ..PLAIN.info
+    },
+    ..PLAIN
 };
 
 /// Rule 4 replies to one deferred node only.
@@ -150,7 +162,7 @@ impl Protocol for RicartAgrawala {
                 if ctx.config.notify_one {
                     deferred = deferred.first().into_iter().collect();
                 }
-                ctx.multicast(deferred.iter(), Msg::Reply);
+                ctx.multicast(deferred.iter(), Msg::Reply(self.clock.now(ctx.me)));
             }
         }
     }
@@ -170,10 +182,11 @@ impl Protocol for RicartAgrawala {
                 if defer {
                     self.deferred.insert(from);
                 } else {
-                    ctx.send(from, Msg::Reply);
+                    ctx.send(from, Msg::Reply(self.clock.now(ctx.me)));
                 }
             }
-            Msg::Reply => {
+            Msg::Reply(theirs) => {
+                self.clock.observe(theirs);
                 if let Phase::Waiting { missing, .. } = &mut self.phase {
                     missing.remove(from);
                     self.enter_if_all_replied(ctx);
@@ -185,7 +198,7 @@ impl Protocol for RicartAgrawala {
     fn charge(msg: &Msg, _: NodeId, _: NodeId) -> Charge {
         match msg {
             Msg::Request(_) => Charge::Sender,
-            Msg::Reply => Charge::Receiver,
+            Msg::Reply(_) => Charge::Receiver,
         }
     }
 }
@@ -234,12 +247,13 @@ mod tests {
         assert_eq!(quiet, []);
 
         let entered = at(0, |ctx| {
-            p0.on_message(NodeId(1), Msg::Reply, ctx);
-            p0.on_message(NodeId(2), Msg::Reply, ctx);
+            for peer in [1, 2].map(NodeId) {
+                p0.on_message(peer, Msg::Reply(Stamp { time: 1, node: peer }), ctx);
+            }
         });
         assert_eq!(entered, [Effect::Notify(Notice::Acquired { token: mine.token() })]);
 
         let left = at(0, |ctx| p0.on_request(Request::Release, ctx));
-        assert_eq!(left, [Effect::Send { to: NodeId(2), msg: Msg::Reply }]);
+        assert_eq!(left, [Effect::Send { to: NodeId(2), msg: Msg::Reply(mine) }]);
     }
 }

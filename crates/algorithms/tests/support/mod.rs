@@ -5,7 +5,9 @@
 use std::time::Duration;
 
 use conclave_algorithms::mutex;
-use conclave_protocol::{Crashes, Entry, Links, NodeId, Property, Protocol, Setup, Time, Topology};
+use conclave_protocol::{
+    Crashes, Entry, Info, Links, NodeId, Property, Protocol, Setup, Time, Topology, Unfit,
+};
 use conclave_sim::{
     Action, Arrivals, Ask, Costs, Delay, Faults, JudgeLimits, Outcome, Rng, RunSpec, Spread,
     Verdict, Workload, judge, run,
@@ -36,8 +38,15 @@ pub(crate) fn topology<P: Protocol>(entry: &Entry<P>, n: u32, seed: u64) -> Topo
     }
 }
 
+/// How many may be inside at once: the option `units`, where an algorithm has it.
+pub(crate) fn places(info: &Info, setup: &Setup) -> Result<u32, Unfit> {
+    let units = info.options.iter().find(|option| option.name == "units");
+    let default = units.map_or(1, |units| units.default.parse().expect("units are a number"));
+    setup.option("units", default)
+}
+
 /// A run with chance in everything its model leaves open: delays up to `T`, think and hold times;
-/// each client enters three times.
+/// each client enters three times. Where a group can grow, half the nodes have to join it first.
 pub(crate) fn random_spec<P: Protocol>(entry: &Entry<P>, setup: Setup, seed: u64) -> RunSpec {
     let n = setup.n();
     let config = (entry.config)(&setup).expect("the algorithm fits the system");
@@ -45,13 +54,25 @@ pub(crate) fn random_spec<P: Protocol>(entry: &Entry<P>, setup: Setup, seed: u64
     let mut rng = Rng::new(seed);
     let mut spec = RunSpec::new(&entry.info, setup);
     spec.seed = seed;
+    let mut rounds = 3;
+    if entry.info.options.iter().any(|option| option.name == "members") {
+        // Long enough that to wait for membership first is not to starve.
+        rounds = 6;
+        let members = n.div_ceil(2);
+        spec.setup = spec.setup.with("members", members);
+        for node in (members..n).map(NodeId) {
+            let sponsor = NodeId(rng.below(u64::from(members)) as u32);
+            let when = Time::ZERO + T * rng.below(4) as u32;
+            spec.faults = spec.faults.with(when, Action::Join { node, sponsor });
+        }
+    }
     spec.delays = Delay::Uniform(T / 20, T).into();
     // Sometimes everybody at once, sometimes hardly ever two.
     let pause = T * rng.below(4 * u64::from(n) + 1) as u32;
     spec.workload = Workload {
         arrivals: Arrivals::Closed {
             clients,
-            rounds: Some(3),
+            rounds: Some(rounds),
             first: Spread::between(Duration::ZERO, pause),
             think: Spread::between(Duration::ZERO, pause),
         },

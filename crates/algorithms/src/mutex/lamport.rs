@@ -1,0 +1,263 @@
+//! Every node keeps the queue of all requests, in the order of their timestamps. A node that wants
+//! the critical section announces its request to everybody, and enters when it is the first in its
+//! own queue and has heard from everybody something later than the request: then nothing older can
+//! still be under way. On leaving it tells everybody to strike the request out.
+//!
+//! Two nodes cannot both be inside: messages of a link keep their order, so a node that has heard
+//! something later than its own request from j has also heard j's request, if that is older, and
+//! would find it in front of its own.
+//!
+//! # Rules
+//!
+//! 1. Acquire: tick the clock; enter the request, stamped with its time, in the queue; send `Req`
+//!    to all.
+//! 2. `Req` from j: advance the clock past it, put it in the queue, send `Ack` with the new time.
+//! 3. `Ack`, `Rel`, `Req`: merge the time into the clock. An `Ack` later than our request says
+//!    that its sender has nothing older.
+//! 4. Enter when our request is the first of the queue and nobody's word is missing.
+//! 5. Release: strike out our request, tick, send `Rel` to all.
+//! 6. `Rel` from j: strike out j's request.
+//!
+//! With acknowledgements suppressed, every message later than our request counts as one (rule 3),
+//! and none is sent to a node that has been sent something later already (rule 2): of two requests
+//! that cross, the younger acknowledges the older.
+//!
+//! # Known failures
+//!
+//! Where messages overtake each other, an acknowledgement can arrive ahead of an older request
+//! sent before it, and two nodes enter. A crashed node acknowledges nothing: everybody waits, as
+//! they do when one message is lost.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use conclave_protocol::{
+    Charge, Ctx, Entry, Info, Lamport as Clock, Model, Never, NodeId, NodeSet, Property, Protocol,
+    Stamp,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Notice, Request};
+
+/// The state of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Lamport {
+    clock: Clock,
+    /// Every request we know of, oldest first; at most one of each node.
+    queue: BTreeSet<Stamp>,
+    phase: Phase,
+    /// What we last told each node, kept where that can save an acknowledgement.
+    told: BTreeMap<NodeId, Stamp>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+enum Phase {
+    Outside,
+    /// Something later than `asked` is missing from these nodes.
+    Waiting {
+        asked: Stamp,
+        missing: NodeSet,
+    },
+    Inside {
+        asked: Stamp,
+    },
+}
+
+/// Which messages count as acknowledgements.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// All later ones do, so that some `Ack`s need not be sent.
+    suppress: bool,
+}
+
+/// What nodes send each other, each with the time of sending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Msg {
+    /// I want in, since this time.
+    Req(Stamp),
+    /// I know of your request, and of none of mine that is older.
+    Ack(Stamp),
+    /// I have left.
+    Rel(Stamp),
+}
+
+/// The algorithm as published.
+pub static PLAIN: Entry<Lamport> = Entry {
+    info: Info {
+        id: "mutex/lamport",
+        title: "Lamport's queue",
+        summary: "everybody keeps the queue of all requests; enter when first in it",
+        source: "Lamport. Time, clocks, and the ordering of events in a distributed system. \
+                 CACM 21(7), 1978",
+        text: include_str!("lamport.rs"),
+        model: Model::FIFO,
+        holds: &[
+            Property::Exclusion,
+            Property::NoDeadlock,
+            Property::NoStarvation,
+            Property::FcfsHappenedBefore,
+            Property::FcfsTimestamp,
+            Property::FenceOrder,
+        ],
+        fails: &[],
+        options: &[],
+        mutant: None,
+    },
+    config: |_| Ok(Config { suppress: false }),
+    clients: Entry::<Lamport>::everyone,
+};
+
+/// Any later message acknowledges.
+pub static ACK_SUPPRESSION: Entry<Lamport> = Entry {
+    info: Info {
+        id: "mutex/lamport-ack-suppression",
+        title: "Lamport's queue with fewer acknowledgements",
+        summary: "any message later than a request acknowledges it",
+        ..PLAIN.info
+    },
+    config: |_| Ok(Config { suppress: true }),
+    ..PLAIN
+};
+
+impl Protocol for Lamport {
+    type Config = Config;
+    type Request = Request;
+    type Notice = Notice;
+    type Msg = Msg;
+    type Timer = Never;
+    type Stable = Never;
+
+    fn start(_: Option<Never>, _: &mut Ctx<Self>) -> Self {
+        Self {
+            clock: Clock::default(),
+            queue: BTreeSet::new(),
+            phase: Phase::Outside,
+            told: BTreeMap::new(),
+        }
+    }
+
+    fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
+        match (request, &self.phase) {
+            (Request::Acquire, _) => {
+                let asked = self.clock.tick(ctx.me);
+                self.queue.insert(asked);
+                self.phase = Phase::Waiting { asked, missing: ctx.peer_set() };
+                self.tell_all(Msg::Req(asked), asked, ctx);
+                self.enter_if_first(ctx);
+            }
+            (Request::Release, Phase::Inside { asked }) => {
+                self.queue.remove(asked);
+                self.phase = Phase::Outside;
+                let left = self.clock.tick(ctx.me);
+                self.tell_all(Msg::Rel(left), left, ctx);
+            }
+            (Request::Release, Phase::Outside | Phase::Waiting { .. }) => {}
+        }
+    }
+
+    fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
+        match msg {
+            Msg::Req(theirs) => {
+                let received = self.clock.receive(theirs, ctx.me);
+                self.queue.insert(theirs);
+                if self.told.get(&from).is_none_or(|&told| told < theirs) {
+                    ctx.send(from, Msg::Ack(received));
+                    self.note_told(from, received, ctx);
+                }
+                if ctx.config.suppress {
+                    self.note_heard(from, theirs);
+                }
+            }
+            Msg::Ack(sent) => {
+                self.clock.observe(sent);
+                self.note_heard(from, sent);
+            }
+            Msg::Rel(sent) => {
+                self.clock.observe(sent);
+                self.queue.retain(|request| request.node != from);
+                if ctx.config.suppress {
+                    self.note_heard(from, sent);
+                }
+            }
+        }
+        self.enter_if_first(ctx);
+    }
+
+    fn charge(msg: &Msg, _: NodeId, _: NodeId) -> Charge {
+        match msg {
+            Msg::Req(_) | Msg::Rel(_) => Charge::Sender,
+            Msg::Ack(_) => Charge::Receiver,
+        }
+    }
+}
+
+impl Lamport {
+    fn tell_all(&mut self, msg: Msg, sent: Stamp, ctx: &mut Ctx<Self>) {
+        ctx.broadcast(msg);
+        for peer in ctx.peers() {
+            self.note_told(peer, sent, ctx);
+        }
+    }
+
+    fn note_told(&mut self, peer: NodeId, sent: Stamp, ctx: &mut Ctx<Self>) {
+        if ctx.config.suppress {
+            self.told.insert(peer, sent);
+        }
+    }
+
+    fn note_heard(&mut self, peer: NodeId, sent: Stamp) {
+        if let Phase::Waiting { asked, missing } = &mut self.phase
+            && sent > *asked
+        {
+            missing.remove(peer);
+        }
+    }
+
+    fn enter_if_first(&mut self, ctx: &mut Ctx<Self>) {
+        if let &Phase::Waiting { asked, ref missing } = &self.phase
+            && missing.is_empty()
+            && self.queue.first() == Some(&asked)
+        {
+            self.phase = Phase::Inside { asked };
+            ctx.notify(Notice::Acquired { token: asked.token() });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_protocol::{Effect, Time, Topology};
+
+    use super::*;
+
+    /// What p1 sends when p0's request reaches it while its own is `mine`.
+    fn answers(suppress: bool, mine: bool, theirs: u64) -> Vec<Effect<Lamport>> {
+        let (topology, config) = (Topology::complete(2), Config { suppress });
+        let mut effects = Vec::new();
+        let mut ctx = Ctx::new(NodeId(1), &topology, &config, Time::ZERO, &mut effects);
+        let mut p1 = Lamport::start(None, &mut ctx);
+        if mine {
+            p1.on_request(Request::Acquire, &mut ctx);
+        }
+        let theirs = Stamp { time: theirs, node: NodeId(0) };
+        p1.on_message(NodeId(0), Msg::Req(theirs), &mut ctx);
+        effects.retain(|effect| matches!(effect, Effect::Send { .. }));
+        effects
+    }
+
+    #[test]
+    fn a_request_is_acknowledged_at_a_later_time() {
+        let ack = |time| {
+            let msg = Msg::Ack(Stamp { time, node: NodeId(1) });
+            [Effect::Send { to: NodeId(0), msg }]
+        };
+        assert_eq!(answers(false, false, 4), ack(5));
+        assert_eq!(answers(false, true, 1), ack(2));
+    }
+
+    #[test]
+    fn a_younger_request_of_our_own_is_acknowledgement_enough() {
+        assert_eq!(answers(true, true, 1), []);
+        assert_eq!(answers(true, true, 2).len(), 1, "ours is the older");
+        assert_eq!(answers(true, false, 1).len(), 1, "we have sent nothing");
+    }
+}

@@ -1,0 +1,212 @@
+//! Ricart–Agrawala whose requests are ordered by a central clock: before asking, a node fetches a
+//! time from node 0, which never gives the same or a smaller one twice. It is a server of tickets;
+//! what the time of day is does not matter.
+//!
+//! While its ticket is under way a node does not know yet how old its own request will turn out, so
+//! it lets the requests of others wait, and answers them when the ticket is here. Then two nodes
+//! cannot both be inside: the one with the later ticket would need a reply that the other sends only
+//! on leaving. And nobody waits for long: the server answers everybody at once.
+//!
+//! # Rules
+//!
+//! 1. Acquire: send `TimeReq` to node 0, which answers `TimeRep` with the next number.
+//! 2. `TimeRep`: that is the request's timestamp; send `Request` with it to all. Now deal with the
+//!    requests that arrived in the meantime, by rule 3.
+//! 3. `Request` from j: while our ticket is under way, keep it. Inside, or waiting with an older
+//!    request: defer j. Otherwise send `Reply` to j.
+//! 4. `Reply`: enter when nobody's is missing.
+//! 5. Release: send `Reply` to all deferred nodes.
+//!
+//! # Known failures
+//!
+//! When node 0 crashes nobody gets a ticket, and when anybody does nobody gets all replies. Order is
+//! the order in which the server answered: applications that talk to each other beside the
+//! algorithm may have seen another.
+//!
+//! To reply at once while the own ticket is under way (`mutex/physical-clock-order-literal`) is not
+//! enough: p is handed 5, which is slow, and q is handed 6; q's request reaches p, which replies;
+//! then p's ticket comes, its request, older, reaches q, which replies too; both enter.
+
+use conclave_protocol::{
+    Charge, Ctx, Entry, Info, Model, Mutant, Never, NodeId, NodeSet, Property, Protocol, Stamp,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Notice, Request};
+
+/// The server of tickets.
+const SERVER: NodeId = NodeId(0);
+
+/// The state of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct PhysicalClockOrder {
+    phase: Phase,
+    /// Nodes that get their reply when we leave.
+    deferred: NodeSet,
+    /// At node 0: the number given last.
+    given: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+enum Phase {
+    Outside,
+    /// The ticket is under way; these requests wait for it.
+    Fetching {
+        kept: Vec<Stamp>,
+    },
+    Waiting {
+        asked: Stamp,
+        missing: NodeSet,
+    },
+    Inside,
+}
+
+/// Whether rule 3 is spoilt.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// A node whose ticket is under way replies at once.
+    literal: bool,
+}
+
+/// What nodes send each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Msg {
+    /// What time is it?
+    TimeReq,
+    /// This, and never again.
+    TimeRep(u64),
+    /// May I? I asked at this time.
+    Request(Stamp),
+    /// You may, as far as I am concerned.
+    Reply,
+}
+
+/// The sound algorithm.
+pub static PLAIN: Entry<PhysicalClockOrder> = Entry {
+    info: Info {
+        id: "mutex/physical-clock-order",
+        title: "Ricart–Agrawala by a central clock",
+        summary: "fetch a ticket from node 0, then ask everybody",
+        source: "Ricart–Agrawala with the timestamps of a central time server",
+        text: include_str!("physical_clock_order.rs"),
+        model: Model::RELIABLE,
+        holds: &[
+            Property::Exclusion,
+            Property::NoDeadlock,
+            Property::NoStarvation,
+            Property::FcfsTimestamp,
+            Property::FenceOrder,
+        ],
+        fails: &[],
+        options: &[],
+        mutant: None,
+    },
+    config: |_| Ok(Config { literal: false }),
+    clients: Entry::<PhysicalClockOrder>::everyone,
+};
+
+/// A node replies at once while its ticket is under way.
+pub static LITERAL: Entry<PhysicalClockOrder> = Entry {
+    info: Info {
+        id: "mutex/physical-clock-order-literal",
+        title: "Ricart–Agrawala by a central clock, replying too soon",
+        summary: "who waits for a ticket replies at once",
+        holds: &[],
+        mutant: Some(Mutant {
+            of: "mutex/physical-clock-order",
+            defect: "rule 3 replies while the own ticket, perhaps an older one, is under way",
+            breaks: Property::Exclusion,
+        }),
+        ..PLAIN.info
+    },
+    config: |_| Ok(Config { literal: true }),
+    ..PLAIN
+};
+
+impl Protocol for PhysicalClockOrder {
+    type Config = Config;
+    type Request = Request;
+    type Notice = Notice;
+    type Msg = Msg;
+    type Timer = Never;
+    type Stable = Never;
+
+    fn start(_: Option<Never>, _: &mut Ctx<Self>) -> Self {
+        Self { phase: Phase::Outside, deferred: NodeSet::new(), given: 0 }
+    }
+
+    fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
+        match request {
+            Request::Acquire => {
+                self.phase = Phase::Fetching { kept: Vec::new() };
+                ctx.send(SERVER, Msg::TimeReq);
+            }
+            Request::Release => {
+                self.phase = Phase::Outside;
+                let deferred = self.deferred.take();
+                ctx.multicast(deferred.iter(), Msg::Reply);
+            }
+        }
+    }
+
+    fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
+        match msg {
+            Msg::TimeReq => {
+                self.given += 1;
+                ctx.send(from, Msg::TimeRep(self.given));
+            }
+            Msg::TimeRep(time) => {
+                let Phase::Fetching { kept } = &mut self.phase else { return };
+                let kept = std::mem::take(kept);
+                let asked = Stamp { time, node: ctx.me };
+                self.phase = Phase::Waiting { asked, missing: ctx.peer_set() };
+                ctx.broadcast(Msg::Request(asked));
+                for theirs in kept {
+                    self.answer(theirs, ctx);
+                }
+                self.enter_if_all_replied(ctx);
+            }
+            Msg::Request(theirs) => self.answer(theirs, ctx),
+            Msg::Reply => {
+                if let Phase::Waiting { missing, .. } = &mut self.phase {
+                    missing.remove(from);
+                    self.enter_if_all_replied(ctx);
+                }
+            }
+        }
+    }
+
+    fn charge(msg: &Msg, _: NodeId, _: NodeId) -> Charge {
+        match msg {
+            Msg::TimeReq | Msg::Request(_) => Charge::Sender,
+            Msg::TimeRep(_) | Msg::Reply => Charge::Receiver,
+        }
+    }
+}
+
+impl PhysicalClockOrder {
+    fn answer(&mut self, theirs: Stamp, ctx: &mut Ctx<Self>) {
+        let defer = match &mut self.phase {
+            Phase::Outside => false,
+            Phase::Fetching { .. } if ctx.config.literal => false,
+            Phase::Fetching { kept } => return kept.push(theirs),
+            Phase::Waiting { asked, .. } => *asked < theirs,
+            Phase::Inside => true,
+        };
+        if defer {
+            self.deferred.insert(theirs.node);
+        } else {
+            ctx.send(theirs.node, Msg::Reply);
+        }
+    }
+
+    fn enter_if_all_replied(&mut self, ctx: &mut Ctx<Self>) {
+        if let Phase::Waiting { asked, missing } = &self.phase
+            && missing.is_empty()
+        {
+            let token = asked.token();
+            self.phase = Phase::Inside;
+            ctx.notify(Notice::Acquired { token });
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! There are K identical units, so K nodes may be inside at once. A node asks everybody, as in
+//! Ricart–Agrawala, but enters as soon as all but K − 1 have replied: those K − 1 may be inside.
+//! The late replies come when they come: while it is inside, after it, or while it waits again. So
+//! it counts, for each peer, how many replies that peer still owes, and takes a peer's consent for
+//! given only if it owes none.
+//!
+//! No more than K nodes can be inside: of K + 1 that were, the one that asked last would lack the
+//! replies of the other K, which were inside or had older requests, and K − 1 is all it may lack.
+//!
+//! # Rules
+//!
+//! 1. Acquire: tick the clock, take its time as the request's timestamp, send `Request` to all:
+//!    each now owes one reply more.
+//! 2. `Request` from j: merge its time into the clock. Inside, or waiting with an older request: we
+//!    owe j one reply more. Otherwise send `Reply(1)`.
+//! 3. `Reply(k)` from j: j owes k less. Enter when fewer than K peers owe anything.
+//! 4. Release: send to each peer we owe all its replies in one `Reply`.
+//!
+//! # Known failures
+//!
+//! A crashed node never replies: it takes up one of the K places for good, and the Kth crash stops
+//! everybody. With several places a younger request may enter while an older one still waits for a
+//! slow reply. A node that forgets at each request what is still owed from the last one takes a
+//! late reply for consent to the new request, and K + 1 are inside (`mutex/raymond-k-naive`).
+
+use std::collections::BTreeMap;
+
+use conclave_protocol::{
+    Charge, Ctx, Entry, Info, Lamport, Model, Mutant, Never, NodeId, Opt, Property, Protocol,
+    Setup, Stamp, Unfit,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Notice, Request};
+
+/// The state of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RaymondK {
+    clock: Lamport,
+    phase: Phase,
+    /// How many replies each peer owes us; peers that owe none are left out.
+    due: BTreeMap<NodeId, u32>,
+    /// How many replies we owe each peer, to be paid when we leave.
+    deferred: BTreeMap<NodeId, u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+enum Phase {
+    Outside,
+    Waiting { asked: Stamp },
+    Inside,
+}
+
+/// How many may be inside.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    units: u32,
+    /// Rule 1 forgets what is still owed from earlier requests.
+    naive: bool,
+}
+
+/// What nodes send each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Msg {
+    /// May I? I asked at this time.
+    Request(Stamp),
+    /// So many of your requests have my consent.
+    Reply(u32),
+}
+
+/// The algorithm as published.
+pub static PLAIN: Entry<RaymondK> = Entry {
+    info: Info {
+        id: "mutex/raymond-k",
+        title: "Raymond's K units",
+        summary: "ask everybody; enter when all but K − 1 have replied to everything",
+        source: "Raymond. A distributed algorithm for multiple entries to a critical section. \
+                 IPL 30(4), 1989",
+        text: include_str!("raymond_k.rs"),
+        model: Model::RELIABLE,
+        holds: &[Property::Exclusion, Property::NoDeadlock, Property::NoStarvation],
+        fails: &[
+            (
+                Property::FenceOrder,
+                "several are inside, and a younger request can enter while an older one waits for \
+                 a slow reply; so no token is greater than all before it",
+            ),
+            (
+                Property::FcfsHappenedBefore,
+                "p1 asks; p2 hears of it, asks too, and takes the second place while p2's reply \
+                 to p1 is under way",
+            ),
+        ],
+        options: &[Opt { name: "units", default: "2", help: "how many may be inside at once" }],
+        mutant: None,
+    },
+    config: |setup| Ok(Config { units: units(setup)?, naive: false }),
+    clients: Entry::<RaymondK>::everyone,
+};
+
+/// Rule 1 forgets what is still owed.
+pub static NAIVE: Entry<RaymondK> = Entry {
+    info: Info {
+        id: "mutex/raymond-k-naive",
+        title: "Raymond's K units, counting naively",
+        summary: "a late reply to an earlier request counts for the present one",
+        holds: &[],
+        mutant: Some(Mutant {
+            of: "mutex/raymond-k",
+            defect: "rule 1 forgets the replies still owed to earlier requests",
+            breaks: Property::Exclusion,
+        }),
+        ..PLAIN.info
+    },
+    config: |setup| Ok(Config { units: units(setup)?, naive: true }),
+    ..PLAIN
+};
+
+fn units(setup: &Setup) -> Result<u32, Unfit> {
+    let (units, n) = (setup.option("units", 2)?, setup.n());
+    if (1..n).contains(&units) {
+        return Ok(units);
+    }
+    Err(Unfit::new(format!("units={units}, but {n} nodes can share 1 to {} units", n - 1)))
+}
+
+impl Protocol for RaymondK {
+    type Config = Config;
+    type Request = Request;
+    type Notice = Notice;
+    type Msg = Msg;
+    type Timer = Never;
+    type Stable = Never;
+
+    fn start(_: Option<Never>, _: &mut Ctx<Self>) -> Self {
+        Self {
+            clock: Lamport::default(),
+            phase: Phase::Outside,
+            due: BTreeMap::new(),
+            deferred: BTreeMap::new(),
+        }
+    }
+
+    fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
+        match request {
+            Request::Acquire => {
+                let asked = self.clock.tick(ctx.me);
+                self.phase = Phase::Waiting { asked };
+                if ctx.config.naive {
+                    self.due.clear();
+                }
+                for peer in ctx.peers() {
+                    *self.due.entry(peer).or_default() += 1;
+                }
+                ctx.broadcast(Msg::Request(asked));
+            }
+            Request::Release => {
+                self.phase = Phase::Outside;
+                for (peer, owed) in std::mem::take(&mut self.deferred) {
+                    ctx.send(peer, Msg::Reply(owed));
+                }
+            }
+        }
+    }
+
+    fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
+        match msg {
+            Msg::Request(theirs) => {
+                self.clock.observe(theirs);
+                let defer = match self.phase {
+                    Phase::Outside => false,
+                    Phase::Waiting { asked } => asked < theirs,
+                    Phase::Inside => true,
+                };
+                if defer {
+                    *self.deferred.entry(from).or_default() += 1;
+                } else {
+                    ctx.send(from, Msg::Reply(1));
+                }
+            }
+            Msg::Reply(paid) => {
+                if let Some(due) = self.due.get_mut(&from) {
+                    *due = due.saturating_sub(paid);
+                    if *due == 0 {
+                        self.due.remove(&from);
+                    }
+                }
+                self.enter_if_few_owe(ctx);
+            }
+        }
+    }
+
+    fn charge(msg: &Msg, _: NodeId, _: NodeId) -> Charge {
+        match msg {
+            Msg::Request(_) => Charge::Sender,
+            Msg::Reply(_) => Charge::Receiver,
+        }
+    }
+}
+
+impl RaymondK {
+    fn enter_if_few_owe(&mut self, ctx: &mut Ctx<Self>) {
+        if let Phase::Waiting { asked } = self.phase
+            && self.due.len() < ctx.config.units as usize
+        {
+            self.phase = Phase::Inside;
+            ctx.notify(Notice::Acquired { token: asked.token() });
+        }
+    }
+}

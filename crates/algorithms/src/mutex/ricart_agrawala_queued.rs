@@ -1,0 +1,272 @@
+//! Ricart–Agrawala in which a refusal is not silent: a node that defers a request says so. Then
+//! silence means something: who has answered neither yes nor "queued" after a round trip has
+//! probably crashed, and is reported. Who is queued is asked again from time to time, since the
+//! other may crash later.
+//!
+//! It is as safe as Ricart–Agrawala, whatever the suspicions: they are only reported. A request may
+//! be sent twice, so a reply names the request it answers; a second reply to an old request must
+//! not pass for consent to a new one.
+//!
+//! # Rules
+//!
+//! 1. Acquire: tick the clock, take its time as the request's timestamp, send `Request` to all;
+//!    expect an answer from each within 2T + Tproc.
+//! 2. `Request` from j: merge its time into the clock. Inside, or waiting with an older request:
+//!    defer j, and send it `Queued`. Otherwise send `Reply` to j.
+//! 3. `Queued`, `Reply`: merge the time into the clock. `Queued` says that its sender is alive.
+//!    After `Reply`, enter when nobody's is missing.
+//! 4. The time for answers is up: report who is still silent.
+//! 5. The time to probe has come: send the same `Request` again to all that said `Queued`; expect
+//!    an answer from each within 2T + Tproc.
+//! 6. Release: send `Reply` to all deferred nodes.
+//!
+//! # Known failures
+//!
+//! A crash still stops everybody; now they know whom to blame. Where messages may take longer than
+//! T, the suspicion may be wrong; it is taken back when an answer comes.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use conclave_protocol::{
+    Charge, Ctx, Entry, Info, Lamport, Model, Never, NodeId, Opt, Property, Protocol, Stamp,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Notice, Request};
+
+/// The state of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RicartAgrawalaQueued {
+    clock: Lamport,
+    phase: Phase,
+    /// Nodes that get their reply when we leave, each with its latest request.
+    deferred: BTreeMap<NodeId, Stamp>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+enum Phase {
+    Outside,
+    /// These replies are missing.
+    Waiting {
+        asked: Stamp,
+        missing: BTreeMap<NodeId, Standing>,
+    },
+    Inside,
+}
+
+/// What a node whose reply is missing has said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+enum Standing {
+    /// Nothing yet.
+    Silent,
+    /// That we have to wait.
+    Queued,
+    /// Nothing, and it should have.
+    Suspected,
+}
+
+/// How long to wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// For an answer.
+    answer: Duration,
+    /// Before a queued request is sent again; for ever if not set.
+    probe: Option<Duration>,
+}
+
+/// What nodes send each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Msg {
+    /// May I? I asked at this time.
+    Request(Stamp),
+    /// Your request has to wait for mine.
+    Queued(Answer),
+    /// Your request has my consent.
+    Reply(Answer),
+}
+
+/// An answer to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Answer {
+    /// The request, by its time.
+    to: Stamp,
+    /// The clock of the node that answers.
+    clock: Stamp,
+}
+
+/// What a node waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Timer {
+    /// An answer should be here.
+    Answer,
+    /// It is time to ask again.
+    Probe,
+}
+
+/// The algorithm with `Queued` and probes.
+pub static PLAIN: Entry<RicartAgrawalaQueued> = Entry {
+    info: Info {
+        id: "mutex/ricart-agrawala-queued",
+        title: "Ricart–Agrawala with Queued",
+        summary: "who defers a request says so, so that silence is suspicious",
+        source: "Ricart–Agrawala with negative answers",
+        text: include_str!("ricart_agrawala_queued.rs"),
+        model: Model::RELIABLE,
+        holds: &[
+            Property::Exclusion,
+            Property::NoDeadlock,
+            Property::NoStarvation,
+            Property::FcfsHappenedBefore,
+            Property::FcfsTimestamp,
+            Property::FenceOrder,
+        ],
+        fails: &[],
+        options: &[Opt {
+            name: "probe",
+            default: "1000",
+            help: "how many T between two probes of a queued request; 0 for no probes",
+        }],
+        mutant: None,
+    },
+    config: |setup| {
+        let probe: u32 = setup.option("probe", 1000)?;
+        let probe = (probe > 0).then(|| setup.delay * probe);
+        Ok(Config { answer: setup.delay * 2 + setup.processing, probe })
+    },
+    clients: Entry::<RicartAgrawalaQueued>::everyone,
+};
+
+impl Protocol for RicartAgrawalaQueued {
+    type Config = Config;
+    type Request = Request;
+    type Notice = Notice;
+    type Msg = Msg;
+    type Timer = Timer;
+    type Stable = Never;
+
+    fn start(_: Option<Never>, _: &mut Ctx<Self>) -> Self {
+        Self { clock: Lamport::default(), phase: Phase::Outside, deferred: BTreeMap::new() }
+    }
+
+    fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
+        match request {
+            Request::Acquire => {
+                let asked = self.clock.tick(ctx.me);
+                let missing = ctx.peers().map(|peer| (peer, Standing::Silent)).collect();
+                self.phase = Phase::Waiting { asked, missing };
+                ctx.broadcast(Msg::Request(asked));
+                ctx.set_timer(Timer::Answer, ctx.config.answer);
+                self.set_probe(ctx);
+                self.enter_if_all_replied(ctx);
+            }
+            Request::Release => {
+                self.phase = Phase::Outside;
+                for (peer, theirs) in std::mem::take(&mut self.deferred) {
+                    ctx.send(peer, Msg::Reply(self.answer(theirs, ctx)));
+                }
+            }
+        }
+    }
+
+    fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
+        match msg {
+            Msg::Request(theirs) => {
+                self.clock.observe(theirs);
+                let defer = match self.phase {
+                    Phase::Outside => false,
+                    Phase::Waiting { asked, .. } => asked < theirs,
+                    Phase::Inside => true,
+                };
+                if defer {
+                    // A probe may arrive after the request that followed it.
+                    let latest = self.deferred.entry(from).or_insert(theirs);
+                    *latest = theirs.max(*latest);
+                    ctx.send(from, Msg::Queued(self.answer(theirs, ctx)));
+                } else {
+                    ctx.send(from, Msg::Reply(self.answer(theirs, ctx)));
+                }
+            }
+            Msg::Queued(answer) => self.on_answer(from, answer, Some(Standing::Queued), ctx),
+            Msg::Reply(answer) => self.on_answer(from, answer, None, ctx),
+        }
+    }
+
+    fn on_timer(&mut self, timer: Timer, ctx: &mut Ctx<Self>) {
+        let Phase::Waiting { asked, missing } = &mut self.phase else { return };
+        match timer {
+            Timer::Answer => {
+                for (&peer, standing) in missing.iter_mut() {
+                    if *standing == Standing::Silent {
+                        *standing = Standing::Suspected;
+                        ctx.notify(Notice::Suspects(peer));
+                    }
+                }
+            }
+            Timer::Probe => {
+                for (&peer, standing) in missing.iter_mut() {
+                    if *standing == Standing::Queued {
+                        *standing = Standing::Silent;
+                        ctx.send(peer, Msg::Request(*asked));
+                    }
+                }
+                ctx.set_timer(Timer::Answer, ctx.config.answer);
+                self.set_probe(ctx);
+            }
+        }
+    }
+
+    fn charge(msg: &Msg, _: NodeId, _: NodeId) -> Charge {
+        match msg {
+            Msg::Request(_) => Charge::Sender,
+            Msg::Queued(_) | Msg::Reply(_) => Charge::Receiver,
+        }
+    }
+}
+
+impl RicartAgrawalaQueued {
+    fn answer(&self, to: Stamp, ctx: &Ctx<Self>) -> Answer {
+        Answer { to, clock: self.clock.now(ctx.me) }
+    }
+
+    /// `from` has answered: with a new standing, or with its consent.
+    fn on_answer(
+        &mut self,
+        from: NodeId,
+        answer: Answer,
+        standing: Option<Standing>,
+        ctx: &mut Ctx<Self>,
+    ) {
+        self.clock.observe(answer.clock);
+        let Phase::Waiting { asked, missing } = &mut self.phase else { return };
+        if answer.to != *asked || !missing.contains_key(&from) {
+            return;
+        }
+        let before = match standing {
+            Some(standing) => missing.insert(from, standing),
+            None => missing.remove(&from),
+        };
+        if before == Some(Standing::Suspected) {
+            ctx.notify(Notice::Trusts(from));
+        }
+        self.enter_if_all_replied(ctx);
+    }
+
+    fn set_probe(&self, ctx: &mut Ctx<Self>) {
+        if let Some(probe) = ctx.config.probe {
+            ctx.set_timer(Timer::Probe, probe);
+        }
+    }
+
+    fn enter_if_all_replied(&mut self, ctx: &mut Ctx<Self>) {
+        if let Phase::Waiting { asked, missing } = &self.phase
+            && missing.is_empty()
+        {
+            let token = asked.token();
+            self.phase = Phase::Inside;
+            ctx.cancel_timer(Timer::Answer);
+            ctx.cancel_timer(Timer::Probe);
+            ctx.notify(Notice::Acquired { token });
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! For every pair of nodes there is one permission, which lies with one of the two. A node with the
+//! permissions of all its pairs may enter, and keeps them when it leaves, until somebody asks. So
+//! it asks only those who hold one it lacks, and a node that enters again and again asks nobody.
+//!
+//! Two nodes cannot both be inside: both would need the permission of their pair, and it moves only
+//! by the `Reply` with which one of them gives it up. A node gives it up unless it is inside, or
+//! waits with an older request, so the oldest request gets them all.
+//!
+//! # Rules
+//!
+//! 1. Acquire: tick the clock, take its time as the request's timestamp, send `Request` to those
+//!    who hold a permission of ours. If there are none, enter at once.
+//! 2. `Request` from j: merge its time into the clock. Inside, or waiting with an older request:
+//!    defer j. Otherwise send `Reply` to j, and with it the permission; and if we had it and still
+//!    need it, send our own `Request` after it.
+//! 3. `Reply`: the permission is here. Enter when none is missing.
+//! 4. Release: send `Reply` to all deferred nodes, and with it their permissions.
+//!
+//! At first a permission lies with the lower of its two ids, or with neither (`initial=none`). It
+//! carries the highest fencing token its giver knows, so that the next entrant can exceed it.
+//!
+//! # Known failures
+//!
+//! Who holds all permissions enters without a word, ahead of a request it could have heard of. A
+//! crashed node keeps the permissions it had: those who need one wait for ever, and so does
+//! somebody after the loss of a message.
+
+use conclave_protocol::{
+    Charge, Ctx, Entry, Info, Lamport, Model, Never, NodeId, NodeSet, Opt, Property, Protocol,
+    Stamp, Unfit,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Notice, Request};
+
+/// The state of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RoucairolCarvalho {
+    clock: Lamport,
+    phase: Phase,
+    /// The peers whose pair's permission is not here.
+    missing: NodeSet,
+    /// Nodes that get their reply when we leave.
+    deferred: NodeSet,
+    /// The highest fencing token we know of.
+    highest: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+enum Phase {
+    Outside,
+    Waiting { asked: Stamp },
+    Inside,
+}
+
+/// Where the permissions lie at first.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// With the lower id of each pair; otherwise with neither.
+    lower: bool,
+}
+
+/// What nodes send each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Msg {
+    /// May I? I asked at this time.
+    Request(Stamp),
+    /// The permission of our pair is yours until I ask for it.
+    Reply {
+        /// The highest fencing token the giver knows of.
+        highest: u64,
+    },
+}
+
+/// The algorithm as published.
+pub static PLAIN: Entry<RoucairolCarvalho> = Entry {
+    info: Info {
+        id: "mutex/roucairol-carvalho",
+        title: "Roucairol–Carvalho",
+        summary: "keep a permission until asked for it; ask only for those not here",
+        source: "Carvalho, Roucairol. On mutual exclusion in computer networks. CACM 26(2), 1983",
+        text: include_str!("roucairol_carvalho.rs"),
+        model: Model::FIFO,
+        holds: &[
+            Property::Exclusion,
+            Property::NoDeadlock,
+            Property::NoStarvation,
+            Property::FenceOrder,
+        ],
+        fails: &[
+            (
+                Property::FcfsHappenedBefore,
+                "p1 asks; p0 hears of it through p2 before p1's own request arrives, asks, and \
+                 having all permissions enters at once",
+            ),
+            (
+                Property::FcfsTimestamp,
+                "p0, which holds all permissions, enters with a younger request than that of p1, \
+                 which is still under way",
+            ),
+        ],
+        options: &[Opt {
+            name: "initial",
+            default: "lower",
+            help: "where a pair's permission lies at first: with the lower id, or with none",
+        }],
+        mutant: None,
+    },
+    config: |setup| match setup.option("initial", "lower".to_owned())?.as_str() {
+        "lower" => Ok(Config { lower: true }),
+        "none" => Ok(Config { lower: false }),
+        other => Err(Unfit::new(format!("initial={other}, but it can only be lower or none"))),
+    },
+    clients: Entry::<RoucairolCarvalho>::everyone,
+};
+
+impl Protocol for RoucairolCarvalho {
+    type Config = Config;
+    type Request = Request;
+    type Notice = Notice;
+    type Msg = Msg;
+    type Timer = Never;
+    type Stable = Never;
+
+    fn start(_: Option<Never>, ctx: &mut Ctx<Self>) -> Self {
+        let elsewhere = |peer: &NodeId| !ctx.config.lower || *peer < ctx.me;
+        Self {
+            clock: Lamport::default(),
+            phase: Phase::Outside,
+            missing: ctx.peers().filter(elsewhere).collect(),
+            deferred: NodeSet::new(),
+            highest: 0,
+        }
+    }
+
+    fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
+        match request {
+            Request::Acquire => {
+                let asked = self.clock.tick(ctx.me);
+                self.phase = Phase::Waiting { asked };
+                ctx.multicast(self.missing.iter(), Msg::Request(asked));
+                self.enter_if_permitted(ctx);
+            }
+            Request::Release => {
+                self.phase = Phase::Outside;
+                for peer in self.deferred.take().iter() {
+                    self.give(peer, ctx);
+                }
+            }
+        }
+    }
+
+    fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
+        match msg {
+            Msg::Request(theirs) => {
+                self.clock.observe(theirs);
+                match self.phase {
+                    Phase::Waiting { asked } if theirs < asked => {
+                        let had = self.give(from, ctx);
+                        if had {
+                            ctx.send(from, Msg::Request(asked));
+                        }
+                    }
+                    Phase::Outside => {
+                        self.give(from, ctx);
+                    }
+                    Phase::Waiting { .. } | Phase::Inside => {
+                        self.deferred.insert(from);
+                    }
+                }
+            }
+            Msg::Reply { highest } => {
+                self.highest = self.highest.max(highest);
+                self.missing.remove(from);
+                self.enter_if_permitted(ctx);
+            }
+        }
+    }
+
+    fn charge(msg: &Msg, _: NodeId, _: NodeId) -> Charge {
+        match msg {
+            Msg::Request(_) => Charge::Sender,
+            Msg::Reply { .. } => Charge::Receiver,
+        }
+    }
+}
+
+impl RoucairolCarvalho {
+    /// Replies to `peer` with the permission. Returns whether it was here: where it lay with
+    /// neither at first, a reply brings it into the world.
+    fn give(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) -> bool {
+        ctx.send(peer, Msg::Reply { highest: self.highest });
+        self.missing.insert(peer)
+    }
+
+    fn enter_if_permitted(&mut self, ctx: &mut Ctx<Self>) {
+        if self.missing.is_empty() && matches!(self.phase, Phase::Waiting { .. }) {
+            self.phase = Phase::Inside;
+            self.highest += 1;
+            ctx.notify(Notice::Acquired { token: self.highest });
+        }
+    }
+}
