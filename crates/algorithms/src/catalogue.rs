@@ -27,7 +27,8 @@ catalogue! {
         mutex::centralized::TOKEN,
         mutex::centralized::TIMESTAMPED,
         mutex::replicated_coordinator::PLAIN,
-        mutex::replicated_coordinator::PERSISTENT;
+        mutex::replicated_coordinator::PERSISTENT,
+        mutex::lin_sigma::PLAIN;
     // Permission of all.
     mutex::Client:
         mutex::lamport::PLAIN,

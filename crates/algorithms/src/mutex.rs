@@ -2,6 +2,7 @@
 
 pub mod centralized;
 pub mod lamport;
+pub mod lin_sigma;
 pub mod maekawa;
 pub mod maekawa_sanders;
 pub mod majority_permission;
