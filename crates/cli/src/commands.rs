@@ -1,0 +1,6 @@
+//! One file for each command: its flags, and what it does.
+
+pub mod explain;
+pub mod list;
+pub mod replay;
+pub mod run;

@@ -1,0 +1,146 @@
+//! `conclave explain`.
+
+use std::io::Write;
+
+use conclave_protocol::Info;
+use serde_json::{Value, json};
+
+use super::list;
+use crate::markdown::render;
+use crate::terminal::{BOLD, DIM, NAME, WARN, paint};
+use crate::{Done, Failure, Terminal, find};
+
+/// The theory's rows, as data.
+const THEORY: &str = include_str!("../../../../theory.json");
+
+/// Flags of `conclave explain`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// The algorithm, such as mutex/ricart-agrawala; `conclave list` shows all
+    pub id: String,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Prints what is known about an algorithm.
+pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<Done, Failure> {
+    let info = find(&args.id)?;
+    if args.json {
+        writeln!(out, "{:#}", to_json(info))?;
+    } else {
+        write!(out, "{}", to_text(info, terminal.width))?;
+    }
+    Ok(Done::Well)
+}
+
+fn to_text(info: &Info, width: usize) -> String {
+    let mut text = format!("{} {}\n", paint(BOLD, info.title), paint(NAME, info.id));
+    let mut add = |part: &str| text.push_str(part);
+    add(&format!("{}\n", info.summary));
+    add(&render(&format!("Source: {}", info.source), width));
+    if let Some(mutant) = info.mutant {
+        let warning =
+            format!("A spoilt {}: {}. It breaks {}.", mutant.of, mutant.defect, mutant.breaks);
+        add(&format!("\n{}\n", paint(WARN, warning)));
+    }
+    add(&format!("\n{}", render(&info.explanation(), width)));
+    add(&heading("Model"));
+    let model: Vec<String> = list::in_words(&info.model).iter().map(|s| format!("- {s}")).collect();
+    add(&render(&model.join("\n"), width));
+    if !info.holds.is_empty() {
+        add(&heading("Promises, in every run that keeps the model"));
+        for property in info.holds {
+            add(&format!("{} {}\n", paint(NAME, format!("{property:<8}")), property.meaning()));
+        }
+    }
+    if !info.fails.is_empty() {
+        add(&heading("Does not promise"));
+        for (property, why) in info.fails {
+            add(&render(&format!("- {property} ({}): {why}", property.meaning()), width));
+        }
+    }
+    if !info.options.is_empty() {
+        add(&heading("Options"));
+        for option in info.options {
+            let name = format!("--set {}={}", option.name, option.default);
+            add(&format!("{}  {}\n", paint(NAME, name), option.help));
+        }
+    }
+    let rows = theory_rows(info);
+    if !rows.is_empty() {
+        add(&heading("Cost"));
+        for row in &rows {
+            add(&theory_text(row, width));
+        }
+    }
+    text
+}
+
+fn heading(title: &str) -> String {
+    format!("\n{}\n\n", paint(BOLD, title))
+}
+
+/// The rows of the theory about this algorithm; about the sound one, for a mutant.
+fn theory_rows(info: &Info) -> Vec<Value> {
+    let theory: Value = serde_json::from_str(THEORY).expect("theory.json is valid JSON");
+    let id = info.mutant.map_or(info.id, |mutant| mutant.of);
+    let rows = theory["rows"].as_array().cloned().unwrap_or_default();
+    rows.into_iter().filter(|row| row["id"] == id).collect()
+}
+
+fn theory_text(row: &Value, width: usize) -> String {
+    let said = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
+    let mut text = format!("{}: {}\n", paint(NAME, said("scenario")), said("given"));
+    let formulas = row["formulas"].as_object().into_iter().flatten();
+    for (quantity, formula) in formulas.filter(|(_, formula)| !formula.is_null()) {
+        let formula = formula.as_str().map_or_else(|| formula.to_string(), str::to_owned);
+        text.push_str(&format!("  {:<22} {formula}\n", quantity.replace('_', " ")));
+    }
+    for claim in row["claims"].as_array().into_iter().flatten() {
+        let said = |key: &str| claim[key].as_str().unwrap_or_default();
+        let lecture = said("doc").split('_').next().unwrap_or_default().to_owned();
+        let line = format!(
+            "- lecture {lecture} says {} = {}: {}",
+            said("quantity"),
+            said("formula"),
+            said("verdict")
+        );
+        let lines = render(&line, width.saturating_sub(2));
+        text.extend(lines.lines().map(|line| format!("  {}\n", paint(DIM, line))));
+    }
+    for note in ["notes", "problems"] {
+        let note = said(note);
+        if !note.is_empty() {
+            let lines = render(&note, width.saturating_sub(2));
+            text.extend(lines.lines().map(|line| format!("  {}\n", paint(DIM, line))));
+        }
+    }
+    text
+}
+
+fn to_json(info: &Info) -> Value {
+    let mut value = list::brief(info);
+    value["source"] = json!(info.source);
+    value["explanation"] = json!(info.explanation());
+    value["promises"] = info
+        .holds
+        .iter()
+        .map(|property| json!({ "property": property, "meaning": property.meaning() }))
+        .collect();
+    value["fails"] = info
+        .fails
+        .iter()
+        .map(|(property, why)| json!({ "property": property, "why": why }))
+        .collect();
+    value["options"] = info
+        .options
+        .iter()
+        .map(
+            |option| json!({ "name": option.name, "default": option.default, "help": option.help }),
+        )
+        .collect();
+    value["defect"] = json!(info.mutant.map(|mutant| mutant.defect));
+    value["theory"] = json!(theory_rows(info));
+    value
+}

@@ -1,0 +1,74 @@
+//! `conclave replay`.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+
+use conclave_sim::{FileEvent, Replay, TraceFile, Tracing, replay};
+use serde_json::json;
+
+use super::run::{DiagramArgs, print};
+use crate::report::Report;
+use crate::terminal::{ERROR, GOOD, paint};
+use crate::{Done, Failure, Terminal, find, simulate};
+
+/// Flags of `conclave replay`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// A trace that `conclave run --trace` wrote
+    pub file: PathBuf,
+    /// Print JSON
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// How the diagram looks.
+    #[command(flatten)]
+    pub diagram: DiagramArgs,
+}
+
+/// Runs a trace's specification again and compares what happens, event by event.
+pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<Done, Failure> {
+    let path = args.file.clone();
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) => return Err(Failure::File { path, error }),
+    };
+    let file = match TraceFile::parse(&text) {
+        Ok(file) => file,
+        Err(error) => return Err(Failure::Trace { path, error }),
+    };
+    let info = find(&file.spec.algorithm)?;
+    let spec = conclave_sim::RunSpec { tracing: Tracing::Full, ..file.spec.clone() };
+    let outcome = simulate(&spec)?;
+    let same = replay(&file, &outcome);
+    let report = Report::new(info, &spec, &outcome);
+    let identical = matches!(same, Replay::Identical { .. });
+    if args.json {
+        let mut value = report.json();
+        value["replay"] = match &same {
+            Replay::Identical { events } => json!({ "identical": true, "events": events }),
+            Replay::Differs { event, recorded, replayed } => json!({
+                "identical": false, "event": event, "recorded": recorded, "replayed": replayed,
+            }),
+        };
+        writeln!(out, "{value:#}")?;
+        return Ok(if identical { Done::Well } else { Done::Violated });
+    }
+    print(&report, &args.diagram, terminal, out)?;
+    match &same {
+        Replay::Identical { events } => {
+            let word = paint(GOOD, "identical:");
+            writeln!(out, "\n{word} all {events} events are as recorded")?;
+        }
+        Replay::Differs { event, recorded, replayed } => {
+            let word = paint(ERROR, format!("different from event {event} on:"));
+            writeln!(out, "\n{word} the file was changed, or written by another version")?;
+            writeln!(out, "  recorded {}", said(recorded.as_deref()))?;
+            writeln!(out, "  replayed {}", said(replayed.as_deref()))?;
+        }
+    }
+    Ok(if identical { Done::Well } else { Done::Violated })
+}
+
+fn said(event: Option<&FileEvent>) -> String {
+    event.map_or_else(|| "nothing more".to_owned(), |event| json!(event).to_string())
+}

@@ -1,0 +1,303 @@
+//! `conclave run`.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use conclave_protocol::{Info, Property};
+use conclave_sim::{Beyond, Outcome, RunSpec, TraceFile, Tracing, Verdict};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::json;
+
+use crate::diagram::{self, draw};
+use crate::report::{Claim, Judged, Report, describe, judge_all};
+use crate::spec_args::values::Limit;
+use crate::spec_args::{Given, SpecArgs};
+use crate::terminal::{BOLD, DIM, ERROR, GOOD, WARN, paint};
+use crate::{Done, Failure, Terminal, find, simulate};
+
+/// Flags of `conclave run`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// The algorithm, such as mutex/ricart-agrawala; `conclave list` shows all
+    pub id: String,
+    /// What the run depends on.
+    #[command(flatten)]
+    pub spec: SpecArgs,
+    /// Run so many seeds and report the first violation. Delays and workload are left to chance
+    /// where flags do not fix them
+    #[arg(long, value_name = "K", env = "CONCLAVE_SEEDS", help_heading = "System")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub seeds: Option<u64>,
+    /// Write the run to a file, for `conclave replay`; with --seeds, the first that violates a
+    /// promise
+    #[arg(long, value_name = "FILE", env = "CONCLAVE_TRACE", help_heading = "Output")]
+    pub trace: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// How the diagram looks.
+    #[command(flatten)]
+    pub diagram: DiagramArgs,
+}
+
+/// Flags about the space-time diagram.
+#[derive(Clone, Debug, clap::Args)]
+pub struct DiagramArgs {
+    /// Leave out the space-time diagram
+    #[arg(long, env = "CONCLAVE_NO_DIAGRAM", help_heading = "Output")]
+    pub no_diagram: bool,
+    /// How many events the diagram shows, or all
+    #[arg(long, value_name = "N", env = "CONCLAVE_DIAGRAM_EVENTS", help_heading = "Output")]
+    #[arg(default_value_t = Limit(60))]
+    pub diagram_events: Limit,
+}
+
+/// Runs an algorithm once, or over many seeds.
+pub fn perform(
+    args: &Args,
+    given: &Given,
+    terminal: &Terminal,
+    out: &mut dyn Write,
+) -> Result<Done, Failure> {
+    let info = find(&args.id)?;
+    if let Some(seeds) = args.seeds {
+        return sweep(args, info, seeds, given, terminal, out);
+    }
+    let mut spec = args.spec.spec(info)?;
+    allow(info, &spec, &args.spec)?;
+    spec.tracing = if args.trace.is_some() { Tracing::Full } else { Tracing::Sizes };
+    let outcome = simulate(&spec)?;
+    if let Some(path) = &args.trace {
+        save(path, &spec, &outcome)?;
+    }
+    let report = Report::new(info, &spec, &outcome);
+    if args.json {
+        writeln!(out, "{:#}", report.json())?;
+    } else {
+        print(&report, &args.diagram, terminal, out)?;
+    }
+    Ok(report.done())
+}
+
+/// Refuses a run that breaks an assumption of the algorithm, unless that is wanted.
+fn allow(info: &'static Info, spec: &RunSpec, args: &SpecArgs) -> Result<(), Failure> {
+    let beyond = spec.beyond(info);
+    if beyond.is_empty() || args.beyond_model {
+        Ok(())
+    } else {
+        Err(Failure::BeyondModel { id: info.id, beyond })
+    }
+}
+
+fn save(path: &Path, spec: &RunSpec, outcome: &Outcome) -> Result<(), Failure> {
+    let text = TraceFile::new(spec, outcome).to_text();
+    fs::write(path, text).map_err(|error| Failure::File { path: path.to_owned(), error })
+}
+
+/// Prints a run: what it was, what happened, what it cost, what held.
+pub(crate) fn print(
+    report: &Report<'_>,
+    args: &DiagramArgs,
+    terminal: &Terminal,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    writeln!(out, "{}", report.headline())?;
+    for Beyond(text) in &report.beyond {
+        writeln!(out, "{} {text}", paint(WARN, "beyond its model:"))?;
+    }
+    if !args.no_diagram {
+        let options = diagram::Options {
+            terminal: *terminal,
+            unit: report.spec.setup.delay,
+            events: args.diagram_events.0,
+        };
+        writeln!(out, "\n{}", draw(&report.outcome.trace, &report.remarks(), &options))?;
+    }
+    writeln!(out, "{}", report.cost_table(terminal, None))?;
+    write!(out, "{}", report.verdicts(terminal))?;
+    Ok(())
+}
+
+/// What many seeds have shown.
+#[derive(Default)]
+struct Sweep {
+    runs: u64,
+    events: u64,
+    entries: u64,
+    violations: BTreeMap<Property, u64>,
+    open: BTreeMap<Property, u64>,
+    first: Option<(u64, Judged)>,
+}
+
+fn sweep(
+    args: &Args,
+    info: &'static Info,
+    seeds: u64,
+    given: &Given,
+    terminal: &Terminal,
+    out: &mut dyn Write,
+) -> Result<Done, Failure> {
+    let (flags, added) = args.spec.with_chance(given);
+    let base = flags.spec(info)?;
+    allow(info, &base, &flags)?;
+    let beyond = base.beyond(info);
+    let first_seed = base.seed;
+    let stop = stop_on_ctrl_c();
+    let bar = progress(seeds);
+    let mut found = Sweep::default();
+    for seed in (0..seeds).map(|i| first_seed.wrapping_add(i)) {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let spec = RunSpec { seed, ..base.clone() };
+        found.take(seed, info, &spec, &simulate(&spec)?);
+        bar.inc(1);
+    }
+    bar.finish_and_clear();
+    let first = found.first.as_ref();
+    if let (Some((seed, _)), Some(path)) = (first, &args.trace) {
+        let spec = RunSpec { seed: *seed, tracing: Tracing::Full, ..base.clone() };
+        save(path, &spec, &simulate(&spec)?)?;
+    }
+    let repeat = first.map(|(seed, _)| {
+        let mut with = added.clone();
+        with.push(("seed".to_owned(), seed.to_string()));
+        given.command(&["seed", "seeds", "trace", "json"], &with)
+    });
+    if args.json {
+        let first = first.map(|(seed, judged)| {
+            json!({
+                "seed": seed, "property": judged.property, "verdict": judged.verdict,
+                "command": repeat,
+            })
+        });
+        let value = json!({
+            "algorithm": info.id,
+            "spec": base,
+            "beyond_model": beyond.iter().map(|Beyond(text)| text).collect::<Vec<_>>(),
+            "seeds": seeds, "runs": found.runs, "events": found.events,
+            "entries": found.entries,
+            "violations": by_name(&found.violations),
+            "undecided": by_name(&found.open),
+            "first": first,
+        });
+        writeln!(out, "{value:#}")?;
+    } else {
+        let line = describe(info, &base);
+        let line = line.strip_suffix(&format!("; seed {first_seed}")).unwrap_or(&line);
+        writeln!(out, "{} {line}", paint(BOLD, info.title))?;
+        for Beyond(text) in &beyond {
+            writeln!(out, "{} {text}", paint(WARN, "beyond its model:"))?;
+        }
+        found.print(info, seeds, first_seed, terminal, out)?;
+        if let (Some((seed, judged)), Some(repeat)) = (first, &repeat) {
+            if let Verdict::Violated { why, .. } = &judged.verdict {
+                let what = format!("{} violated first with seed {seed}:", judged.property);
+                writeln!(out, "\n{} {why}", paint(ERROR, what))?;
+            }
+            writeln!(out, "{} {repeat}", paint(DIM, "see it:"))?;
+        }
+    }
+    Ok(if found.first.is_some() && beyond.is_empty() {
+        Done::Violated
+    } else if found.runs < seeds {
+        Done::Interrupted
+    } else {
+        Done::Well
+    })
+}
+
+impl Sweep {
+    fn take(&mut self, seed: u64, info: &'static Info, spec: &RunSpec, outcome: &Outcome) {
+        self.runs += 1;
+        self.events += outcome.stats.events;
+        self.entries += outcome.stats.entered;
+        for judged in judge_all(info, spec, outcome) {
+            match &judged.verdict {
+                Verdict::Held => {}
+                Verdict::Violated { .. } => {
+                    *self.violations.entry(judged.property).or_default() += 1;
+                    if judged.is_broken() && self.first.is_none() {
+                        self.first = Some((seed, judged));
+                    }
+                }
+                Verdict::Open { .. } => *self.open.entry(judged.property).or_default() += 1,
+            }
+        }
+    }
+
+    fn print(
+        &self,
+        info: &'static Info,
+        seeds: u64,
+        first: u64,
+        terminal: &Terminal,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        let (runs, events, entries) = (self.runs, self.events, self.entries);
+        let last = first.wrapping_add(runs.saturating_sub(1));
+        if runs < seeds {
+            writeln!(out, "{}", paint(WARN, format!("stopped after {runs} of {seeds} seeds")))?;
+        }
+        if runs == 0 {
+            return Ok(());
+        }
+        writeln!(out, "{runs} runs (seeds {first} to {last}), {events} events, {entries} entries")?;
+        let (tick, cross) = if terminal.ascii { ("+", "x") } else { ("✓", "✗") };
+        for property in Property::ALL {
+            let claim = crate::report::claim(info, property);
+            let violated = self.violations.get(&property).copied().unwrap_or(0);
+            let open = self.open.get(&property).copied().unwrap_or(0);
+            if claim == Claim::None && violated == 0 {
+                continue;
+            }
+            let (mark, word) = if violated > 0 {
+                (paint(ERROR, cross), format!("violated in {violated} of {runs} runs"))
+            } else {
+                (paint(GOOD, tick), format!("held in {} of {runs} runs", runs - open))
+            };
+            let undecided = if open > 0 { format!(", undecided in {open}") } else { String::new() };
+            let note = match claim {
+                Claim::Promised => "",
+                Claim::Spoilt => " (what this mutant is there to break)",
+                Claim::Fails(_) => " (known to fail)",
+                Claim::None => " (not promised)",
+            };
+            writeln!(out, "{mark} {property:<8} {word}{undecided}{}", paint(DIM, note))?;
+        }
+        Ok(())
+    }
+}
+
+fn by_name(counts: &BTreeMap<Property, u64>) -> BTreeMap<&'static str, u64> {
+    counts.iter().map(|(property, count)| (property.name(), *count)).collect()
+}
+
+/// Set when the user presses Ctrl-C; a second time ends the program at once.
+fn stop_on_ctrl_c() -> Arc<AtomicBool> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&stop);
+    // Where signals cannot be handled, Ctrl-C ends the program as it always does.
+    let _ = ctrlc::set_handler(move || {
+        if flag.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    });
+    stop
+}
+
+fn progress(seeds: u64) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {per_sec}, {eta} left");
+    let bar = ProgressBar::new(seeds);
+    bar.set_style(style.expect("the template is well-formed"));
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}

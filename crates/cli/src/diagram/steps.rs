@@ -1,0 +1,179 @@
+//! A trace taken apart into steps: what came to a node, and what the node did about it.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use conclave_protocol::{Mark, NodeId, Time};
+use conclave_sim::{Event, Trace};
+
+/// One step of a node.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    pub(super) at: Time,
+    pub(super) node: NodeId,
+    /// Its records in the trace.
+    pub(super) records: Range<usize>,
+    /// What set it off; `None` for what a node does on its first boot.
+    pub(super) cause: Option<Event>,
+    /// Whether the same message has been delivered before.
+    pub(super) again: bool,
+    pub(super) sends: Vec<Sent>,
+    pub(super) notices: Vec<Mark>,
+}
+
+/// A message sent in a step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    pub(super) to: NodeId,
+    pub(super) label: u8,
+    serial: u32,
+    /// Whether the network lost it at once.
+    pub(super) lost: bool,
+}
+
+/// The steps of a run, in order.
+pub(super) fn steps(trace: &Trace) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    let mut delivered = BTreeSet::new();
+    for (i, record) in trace.records.iter().enumerate() {
+        let (at, node, event) = (record.at, record.node, record.event());
+        let last = steps.last_mut().filter(|step| step.node == node && step.at == at);
+        let fresh = |cause| Step {
+            at,
+            node,
+            records: i..i + 1,
+            cause,
+            again: false,
+            sends: Vec::new(),
+            notices: Vec::new(),
+        };
+        match (event, last) {
+            (Event::Send { to, label, serial, .. }, last) => {
+                let sent = Sent { to, label, serial, lost: false };
+                match last {
+                    Some(step) => {
+                        step.sends.push(sent);
+                        step.records.end = i + 1;
+                    }
+                    None => steps.push(Step { sends: vec![sent], ..fresh(None) }),
+                }
+            }
+            (Event::Notice(mark), last) => match last {
+                Some(step) => {
+                    step.notices.push(mark);
+                    step.records.end = i + 1;
+                }
+                None => steps.push(Step { notices: vec![mark], ..fresh(None) }),
+            },
+            (Event::Lose { serial, .. }, Some(step))
+                if step.sends.iter().any(|sent| sent.serial == serial) =>
+            {
+                step.sends.iter_mut().filter(|sent| sent.serial == serial).for_each(|sent| {
+                    sent.lost = true;
+                });
+                step.records.end = i + 1;
+            }
+            (Event::Deliver { serial, .. }, _) => {
+                let again = !delivered.insert(serial);
+                steps.push(Step { again, ..fresh(Some(event)) });
+            }
+            _ => steps.push(fresh(Some(event))),
+        }
+    }
+    steps
+}
+
+impl Step {
+    /// Whether more than a message arrived.
+    pub(super) fn is_notable(&self) -> bool {
+        !self.notices.is_empty() || !matches!(self.cause, Some(Event::Deliver { .. }) | None)
+    }
+
+    /// What happened, in words, arrows aside.
+    pub(super) fn words(&self, trace: &Trace, ascii: bool) -> Vec<Words> {
+        let mut words = Vec::new();
+        words.extend(self.cause.and_then(|cause| of_cause(cause, trace)));
+        words.extend(self.notices.iter().map(|&mark| of_notice(mark, self.node)));
+        words.extend(self.of_sends(trace, ascii));
+        words
+    }
+
+    fn of_sends(&self, trace: &Trace, ascii: bool) -> Vec<Words> {
+        let arrow = if ascii { "->" } else { "→" };
+        let mut grouped: Vec<(u8, Vec<NodeId>)> = Vec::new();
+        for sent in self.sends.iter().filter(|sent| !sent.lost) {
+            match grouped.iter_mut().find(|(label, _)| *label == sent.label) {
+                Some((_, to)) => to.push(sent.to),
+                None => grouped.push((sent.label, vec![sent.to])),
+            }
+        }
+        let text = |(label, mut to): (u8, Vec<NodeId>)| {
+            to.sort_unstable();
+            let everybody = to.len() + 1 == trace.nodes as usize && to.len() > 2;
+            let to = if everybody {
+                "all".to_owned()
+            } else if to.len() > 6 {
+                format!("{} nodes", to.len())
+            } else {
+                to.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+            };
+            Words { tone: Tone::Message, text: format!("{}{arrow}{to}", trace.name(label)) }
+        };
+        grouped.into_iter().map(text).collect()
+    }
+}
+
+/// A bit of text and how it is meant.
+#[derive(Clone, Debug)]
+pub(super) struct Words {
+    pub(super) tone: Tone,
+    pub(super) text: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tone {
+    Plain,
+    Good,
+    Bad,
+    Message,
+}
+
+fn of_cause(cause: Event, trace: &Trace) -> Option<Words> {
+    let plain = |text: &str| Some(Words { tone: Tone::Plain, text: text.to_owned() });
+    let bad = |text: &str| Some(Words { tone: Tone::Bad, text: text.to_owned() });
+    match cause {
+        Event::Request(Mark::Asked) => plain("asks"),
+        Event::Request(Mark::Left) => plain("LEAVES"),
+        Event::Request(Mark::Called) => plain("calls"),
+        Event::Request(_) => plain("request"),
+        Event::Timer { label } => plain(&format!("timer {}", trace.name(label))),
+        Event::Crash => bad("CRASHES"),
+        Event::Recover => plain("recovers"),
+        Event::RecoverEmpty => bad("boots empty"),
+        Event::Pause => bad("pauses"),
+        Event::Resume => plain("goes on"),
+        Event::Suspect(peer) => bad(&format!("hears {peer} is down")),
+        Event::Restore(peer) => plain(&format!("hears {peer} is up")),
+        Event::Join(sponsor) => plain(&format!("joins via {sponsor}")),
+        Event::Leave => plain("asks to go"),
+        Event::Deliver { .. }
+        | Event::Send { .. }
+        | Event::Lose { .. }
+        | Event::Notice(_)
+        | Event::Partition
+        | Event::Heal => None,
+    }
+}
+
+fn of_notice(mark: Mark, node: NodeId) -> Words {
+    let (tone, text) = match mark {
+        Mark::Entered { token } => (Tone::Good, format!("ENTERS #{token}")),
+        Mark::Lost => (Tone::Bad, "REVOKED".to_owned()),
+        Mark::Follows { leader, .. } if leader == node => (Tone::Good, "LEADS".to_owned()),
+        Mark::Follows { leader, .. } => (Tone::Plain, format!("follows {leader}")),
+        Mark::Suspects(peer) => (Tone::Bad, format!("suspects {peer}")),
+        Mark::Trusts(peer) => (Tone::Plain, format!("trusts {peer}")),
+        Mark::Asked | Mark::Left | Mark::Called | Mark::Other => (Tone::Plain, "notice".to_owned()),
+    };
+    Words { tone, text }
+}

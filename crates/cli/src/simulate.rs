@@ -1,0 +1,101 @@
+//! Where generic algorithms become plain data: everything past this file is compiled once.
+
+use std::ops::Range;
+
+use conclave_algorithms::catalogue::{self, Visitor};
+use conclave_protocol::{Client, Entry, Info, Protocol, Reliable, Setup, Unfit};
+use conclave_sim::{Outcome, RunSpec, SpecError, run};
+
+use crate::Failure;
+
+/// What is said about the algorithm called `id`, or the nearest ids there are.
+pub fn find(id: &str) -> Result<&'static Info, Failure> {
+    catalogue::find(id).ok_or_else(|| {
+        let ids = catalogue::ALL.iter().map(|info| info.id);
+        let nearest = nearest(id, ids);
+        Failure::UnknownId { id: id.to_owned(), nearest }
+    })
+}
+
+/// Up to three of `known` that are most like `text`, the best first.
+pub(crate) fn nearest<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let text = text.to_lowercase();
+    let likeness = |candidate: &str| {
+        let name = candidate.rsplit('/').next().unwrap_or(candidate);
+        let whole = strsim::jaro_winkler(&text, candidate);
+        // The family may be missing or mistaken.
+        let typed = text.rsplit('/').next().unwrap_or(&text);
+        let named = strsim::normalized_damerau_levenshtein(typed, name);
+        let part = if typed.len() >= 3 && name.contains(typed) { 0.9 } else { 0.0 };
+        named.max(part) + whole * 0.1
+    };
+    let mut ranked: Vec<(f64, &str)> = known.map(|known| (likeness(known), known)).collect();
+    ranked.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    let best = ranked.first().map_or(0.0, |(score, _)| *score);
+    let near = ranked.into_iter().take_while(|(score, _)| *score > 0.55 && *score > best - 0.15);
+    near.map(|(_, known)| known).take(3).collect()
+}
+
+/// Runs the algorithm that `spec` names. It has to be in the catalogue.
+pub fn simulate(spec: &RunSpec) -> Result<Outcome, Failure> {
+    let outcome = catalogue::visit(&spec.algorithm, Run(spec));
+    let unknown = || find(&spec.algorithm).err().unwrap_or_else(|| unreachable!("it was found"));
+    Ok(outcome.ok_or_else(unknown)??)
+}
+
+/// The nodes whose applications ask by default, in a system of the given make-up.
+pub fn clients(id: &str, setup: &Setup) -> Result<Range<u32>, Failure> {
+    let clients = catalogue::visit(id, Clients(setup));
+    let unknown = || find(id).err().unwrap_or_else(|| unreachable!("it was found"));
+    clients.ok_or_else(unknown)?.map_err(|unfit| Failure::Impossible(unfit.to_string()))
+}
+
+/// How many may be inside the critical section at once.
+pub fn places(info: &Info, setup: &Setup) -> u32 {
+    let default = info.options.iter().find(|option| option.name == "units");
+    let set = setup.options.get("units").map(String::as_str);
+    let units = set.or_else(|| default.map(|option| option.default));
+    units.and_then(|text| text.parse().ok()).unwrap_or(1)
+}
+
+struct Run<'a>(&'a RunSpec);
+
+impl Visitor for Run<'_> {
+    type Output = Result<Outcome, SpecError>;
+
+    fn visit<P, C>(self, entry: &'static Entry<P>) -> Self::Output
+    where
+        P: Protocol,
+        C: Client<P> + Client<Reliable<P>>,
+    {
+        run::<P, C>(entry, self.0)
+    }
+}
+
+struct Clients<'a>(&'a Setup);
+
+impl Visitor for Clients<'_> {
+    type Output = Result<Range<u32>, Unfit>;
+
+    fn visit<P, C>(self, entry: &'static Entry<P>) -> Self::Output
+    where
+        P: Protocol,
+        C: Client<P> + Client<Reliable<P>>,
+    {
+        let config = (entry.config)(self.0)?;
+        Ok((entry.clients)(&config, self.0.n()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mistyped_name_finds_its_neighbours() {
+        let ids = ["mutex/ricart-agrawala", "mutex/token-ring", "election/bully"];
+        assert_eq!(nearest("mutex/ricart-agrwala", ids.into_iter()), ["mutex/ricart-agrawala"]);
+        assert_eq!(nearest("bully", ids.into_iter()), ["election/bully"]);
+        assert_eq!(nearest("xyzzy", ids.into_iter()), [""; 0]);
+    }
+}
