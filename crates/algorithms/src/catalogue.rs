@@ -61,7 +61,14 @@ catalogue! {
         mutex::raymond_k::NAIVE;
     // Tokens on a ring.
     mutex::Client:
-        mutex::token_ring::PLAIN;
+        mutex::token_ring::PLAIN,
+        mutex::token_ring::BIDIRECTIONAL,
+        mutex::token_ring_on_demand::PLAIN,
+        mutex::token_ring_handler::HANDLER,
+        mutex::token_ring_handler::POLLED,
+        mutex::token_ring_loss_probe::PLAIN,
+        mutex::token_ring_misra::PLAIN,
+        mutex::dijkstra_self_stabilizing_ring::PLAIN;
     // Tokens by broadcast and on trees.
     mutex::Client:
         mutex::suzuki_kasami::PLAIN,

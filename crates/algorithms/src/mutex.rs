@@ -1,6 +1,7 @@
 //! Mutual exclusion: at most one node is in the critical section, and whoever wants in gets in.
 
 pub mod centralized;
+pub mod dijkstra_self_stabilizing_ring;
 pub mod lamport;
 pub mod lin_sigma;
 pub mod maekawa;
@@ -19,6 +20,10 @@ pub mod ricart_agrawala_token;
 pub mod roucairol_carvalho;
 pub mod suzuki_kasami;
 pub mod token_ring;
+pub mod token_ring_handler;
+pub mod token_ring_loss_probe;
+pub mod token_ring_misra;
+pub mod token_ring_on_demand;
 pub mod tree_token_fair;
 
 use conclave_protocol::{Mark, Marked, NodeId, Opt, Protocol, Setup, Unfit};

@@ -13,9 +13,12 @@
 //! The loss of the token, or the crash of any node, stops everything. Order is by place, not by
 //! time: a node just ahead of the token enters before one that asked earlier. An idle ring is
 //! never quiet.
+//!
+//! The ring has to have a direction. If nodes may hand the token to either neighbour, two of them
+//! can pass it to and fro for ever, and everybody else starves.
 
 use conclave_protocol::{
-    Charge, Ctx, Entry, Info, Links, Model, Never, NodeId, Property, Protocol,
+    Charge, Ctx, Entry, Info, Links, Model, Mutant, Never, NodeId, Property, Protocol, Setup, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
@@ -34,10 +37,59 @@ enum Phase {
     Inside { token: u64 },
 }
 
-/// Who starts with the token.
+/// Who starts with the token, and whether the ring has a direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     holder: NodeId,
+    /// Nodes with odd ids send the token to their predecessor.
+    either_way: bool,
+}
+
+impl Config {
+    fn new(setup: &Setup, either_way: bool) -> Result<Self, Unfit> {
+        at_least_two(setup)?;
+        Ok(Self { holder: super::holder(setup)?, either_way })
+    }
+}
+
+/// A token that never rests needs somewhere to go.
+pub(crate) fn at_least_two(setup: &Setup) -> Result<(), Unfit> {
+    if setup.n() < 2 {
+        return Err(Unfit::new("a token that circles needs two nodes or more"));
+    }
+    Ok(())
+}
+
+/// Numbers a token that may have to be made anew: by how many were made before it, and by what has
+/// become of it since.
+#[derive(
+    Clone, Copy, Default, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct Serial {
+    /// Greater for each new token.
+    pub epoch: u64,
+    /// Grows while the token lives.
+    pub seq: u64,
+}
+
+impl Serial {
+    /// The number after this one, of the same token.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self { seq: self.seq + 1, ..self }
+    }
+
+    /// Both as one number in the same order: a fencing token.
+    ///
+    /// Room for 2²⁴ epochs of 2⁴⁰ numbers each.
+    pub fn token(self) -> u64 {
+        self.epoch << 40 | self.seq
+    }
+
+    /// The epoch of a fencing token.
+    pub fn epoch_of(token: u64) -> u64 {
+        token >> 40
+    }
 }
 
 /// The only message.
@@ -72,8 +124,29 @@ pub static PLAIN: Entry<TokenRing> = Entry {
         options: &[super::HOLDER],
         mutant: None,
     },
-    config: |setup| Ok(Config { holder: super::holder(setup)? }),
+    config: |setup| Config::new(setup, false),
     clients: Entry::<TokenRing>::everyone,
+};
+
+/// Each node has a favourite neighbour, and not always the next one.
+pub static BIDIRECTIONAL: Entry<TokenRing> = Entry {
+    info: Info {
+        id: "mutex/token-ring-bidirectional",
+        title: "Token ring without direction",
+        summary: "odd nodes hand the token back, even ones onwards: two neighbours keep it",
+        // A node needs its link to the predecessor, too.
+        model: Model::RELIABLE,
+        holds: &[Property::Exclusion, Property::FenceOrder],
+        fails: &[(Property::NoStarvation, "p0 and p1 pass the token to and fro; p2 never sees it")],
+        mutant: Some(Mutant {
+            of: "mutex/token-ring",
+            defect: "rules 2 and 3 send the token to either neighbour",
+            breaks: Property::NoStarvation,
+        }),
+        ..PLAIN.info
+    },
+    config: |setup| Config::new(setup, true),
+    ..PLAIN
 };
 
 impl Protocol for TokenRing {
@@ -85,8 +158,8 @@ impl Protocol for TokenRing {
     type Stable = Never;
 
     fn start(_: Option<Never>, ctx: &mut Ctx<Self>) -> Self {
-        if ctx.me == ctx.config.holder && ctx.n() > 1 {
-            ctx.send(ctx.successor(), Msg::Token { entries: 0 });
+        if ctx.me == ctx.config.holder {
+            pass_on(0, ctx);
         }
         Self { phase: Phase::Outside }
     }
@@ -96,7 +169,7 @@ impl Protocol for TokenRing {
             (Request::Acquire, _) => self.phase = Phase::Waiting,
             (Request::Release, Phase::Inside { token }) => {
                 self.phase = Phase::Outside;
-                ctx.send(ctx.successor(), Msg::Token { entries: token });
+                pass_on(token, ctx);
             }
             (Request::Release, Phase::Outside | Phase::Waiting) => {}
         }
@@ -108,11 +181,17 @@ impl Protocol for TokenRing {
             self.phase = Phase::Inside { token };
             ctx.notify(Notice::Acquired { token });
         } else {
-            ctx.send(ctx.successor(), Msg::Token { entries });
+            pass_on(entries, ctx);
         }
     }
 
     fn charge(_: &Msg, _: NodeId, _: NodeId) -> Charge {
         Charge::NextEntry
     }
+}
+
+fn pass_on(entries: u64, ctx: &mut Ctx<TokenRing>) {
+    let back = ctx.config.either_way && ctx.me.0 % 2 == 1;
+    let to = if back { NodeId(ctx.me.0 - 1) } else { ctx.successor() };
+    ctx.send(to, Msg::Token { entries });
 }

@@ -1,0 +1,230 @@
+//! A token ring in which each node is split in two: an application, and a handler that takes the
+//! token and hands it on whatever the application is doing.
+//!
+//! The handler owns the token; the application only tells it that it wants in or has left. So
+//! nothing the application does outside the critical section keeps the token from anybody, which
+//! is what *progress* asks for. Where the application itself receives the token, one that computes
+//! for long leaves it unread: there is still only one token and one inside, but the others wait for
+//! as long as a node that wants nothing is busy.
+//!
+//! # Rules
+//!
+//! 1. Acquire: the handler notes that the application waits.
+//! 2. `Token`, at the handler: enter if the application waits, else send it to the successor.
+//! 3. Release: send `Token` to the successor.
+//!
+//! Without the handler, rule 2 happens when the application looks: at once if it waits or has
+//! nothing to do, and otherwise when its computation is over.
+//!
+//! # Known failures
+//!
+//! Those of the token ring. The hand-over is not acknowledged, so a dead successor still swallows
+//! the token; `mutex/token-ring-ft` adds that.
+
+use std::time::Duration;
+
+use conclave_protocol::{
+    Charge, Ctx, Entry, Info, Links, Model, Mutant, NodeId, Opt, Property, Protocol, Setup, Unfit,
+};
+use serde::{Deserialize, Serialize};
+
+use super::token_ring::at_least_two;
+use super::{Notice, Request};
+
+/// The state of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct TokenHandler {
+    application: Application,
+    /// A token that has arrived and that nobody has looked at.
+    unread: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+enum Application {
+    /// It has time to look for the token.
+    Idle,
+    /// It computes something that has nothing to do with the critical section.
+    Computing,
+    Waiting,
+    Inside {
+        token: u64,
+    },
+}
+
+/// Who is busy with other things, and whether that matters.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    holder: NodeId,
+    /// A node whose application computes, for so long at a time.
+    busy: Option<(NodeId, Duration)>,
+    /// There is no handler: the application receives the token itself.
+    polled: bool,
+}
+
+/// The only message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Msg {
+    /// The right to enter, with the number of entries it has given.
+    Token {
+        /// Entries so far: the fencing token of the latest.
+        entries: u64,
+    },
+}
+
+/// The only timer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Timer {
+    /// A computation is over, and the application looks round before the next.
+    Computed,
+}
+
+/// With a handler.
+pub static HANDLER: Entry<TokenHandler> = Entry {
+    info: Info {
+        id: "mutex/token-ring-handler",
+        title: "Token ring with handlers",
+        summary: "a handler at each node takes the token whatever its application does",
+        source: "Le Lann. Distributed systems: towards a formal approach. IFIP Congress, 1977",
+        text: include_str!("token_ring_handler.rs"),
+        model: Model { links: Links::Ring, ..Model::RELIABLE },
+        holds: &[
+            Property::Exclusion,
+            Property::NoDeadlock,
+            Property::NoStarvation,
+            Property::FenceOrder,
+        ],
+        fails: &[(
+            Property::FcfsHappenedBefore,
+            "p3 asks and tells p1, which asks too; the token, at p0, reaches p1 first",
+        )],
+        options: &[
+            super::HOLDER,
+            Opt {
+                name: "busy",
+                default: "1:1000",
+                help: "a node and for how many T at a time its application computes, or none",
+            },
+        ],
+        mutant: None,
+    },
+    config: |setup| Config::new(setup, false),
+    clients: Entry::<TokenHandler>::everyone,
+};
+
+/// Without: the token waits until the application looks.
+pub static POLLED: Entry<TokenHandler> = Entry {
+    info: Info {
+        id: "mutex/token-ring-polled",
+        title: "Token ring without handlers",
+        summary: "the token lies unread until the application has time for it",
+        holds: &[Property::Exclusion, Property::FenceOrder],
+        fails: &[(
+            Property::NoDeadlock,
+            "p1 computes and wants nothing; the token lies at its door, and nobody enters",
+        )],
+        mutant: Some(Mutant {
+            of: "mutex/token-ring-handler",
+            defect: "rule 2 happens only when the application looks for the token",
+            breaks: Property::NoDeadlock,
+        }),
+        ..HANDLER.info
+    },
+    config: |setup| Config::new(setup, true),
+    ..HANDLER
+};
+
+impl Config {
+    fn new(setup: &Setup, polled: bool) -> Result<Self, Unfit> {
+        at_least_two(setup)?;
+        let busy: String = setup.option("busy", "1:1000".to_owned())?;
+        let busy = match busy.as_str() {
+            "none" => None,
+            busy => {
+                let parsed = busy.split_once(':').and_then(|(node, units)| {
+                    Some((node.parse().ok()?, units.parse::<u32>().ok()?))
+                });
+                let Some((node, units)) =
+                    parsed.filter(|&(node, units)| node < setup.n() && units > 0)
+                else {
+                    let what = "a node and a number of T, such as 1:1000, or none";
+                    return Err(Unfit::new(format!("busy={busy} is not {what}")));
+                };
+                Some((NodeId(node), setup.delay * units))
+            }
+        };
+        Ok(Self { holder: super::holder(setup)?, busy, polled })
+    }
+}
+
+impl Protocol for TokenHandler {
+    type Config = Config;
+    type Request = Request;
+    type Notice = Notice;
+    type Msg = Msg;
+    type Timer = Timer;
+    type Stable = conclave_protocol::Never;
+
+    fn start(_: Option<Self::Stable>, ctx: &mut Ctx<Self>) -> Self {
+        if ctx.me == ctx.config.holder {
+            ctx.send(ctx.successor(), Msg::Token { entries: 0 });
+        }
+        let mut node = Self { application: Application::Idle, unread: None };
+        node.turn_to_other_things(ctx);
+        node
+    }
+
+    fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
+        match (request, self.application) {
+            (Request::Acquire, _) => {
+                ctx.cancel_timer(Timer::Computed);
+                self.application = Application::Waiting;
+                self.look(ctx);
+            }
+            (Request::Release, Application::Inside { token }) => {
+                ctx.send(ctx.successor(), Msg::Token { entries: token });
+                self.turn_to_other_things(ctx);
+            }
+            (Request::Release, _) => {}
+        }
+    }
+
+    fn on_message(&mut self, _: NodeId, Msg::Token { entries }: Msg, ctx: &mut Ctx<Self>) {
+        self.unread = Some(entries);
+        if !ctx.config.polled || self.application != Application::Computing {
+            self.look(ctx);
+        }
+    }
+
+    fn on_timer(&mut self, Timer::Computed: Timer, ctx: &mut Ctx<Self>) {
+        self.look(ctx);
+        self.turn_to_other_things(ctx);
+    }
+
+    fn charge(_: &Msg, _: NodeId, _: NodeId) -> Charge {
+        Charge::NextEntry
+    }
+}
+
+impl TokenHandler {
+    /// Uses or hands on the token, if it is here.
+    fn look(&mut self, ctx: &mut Ctx<Self>) {
+        let Some(entries) = self.unread.take() else { return };
+        if self.application == Application::Waiting {
+            let token = entries + 1;
+            self.application = Application::Inside { token };
+            ctx.notify(Notice::Acquired { token });
+        } else {
+            ctx.send(ctx.successor(), Msg::Token { entries });
+        }
+    }
+
+    fn turn_to_other_things(&mut self, ctx: &mut Ctx<Self>) {
+        self.application = match ctx.config.busy {
+            Some((node, span)) if node == ctx.me => {
+                ctx.set_timer(Timer::Computed, span);
+                Application::Computing
+            }
+            _ => Application::Idle,
+        };
+    }
+}

@@ -1,0 +1,206 @@
+//! A token on a ring that moves only when somebody wants it. Who wants it sends a request round
+//! the ring after it; the holder, or whoever holds it by the time the request comes, sends the
+//! token on round, and whoever waits on its way uses it. When no request is left unserved, the
+//! token rests where it is.
+//!
+//! There is one token, so there is one inside. A request is not lost on a token that moves: links
+//! are FIFO, so a request that comes back to its origin has chased a token which has come through
+//! the origin before it, and was used there.
+//!
+//! # Rules
+//!
+//! 1. Acquire: with the token here, enter. Otherwise number the request and send `Want` to the
+//!    successor.
+//! 2. `Want` of o: remember its number. Back at o: drop it. Where the token is: note it in the
+//!    token, and rule 4 if the token is free. Elsewhere: forward it.
+//! 3. `Token`: tell it the requests known here and learn those it knows. Enter if waiting, else
+//!    rule 4.
+//! 4. A free token goes to the successor if it knows a request that has not been served; else it
+//!    stays.
+//! 5. Release: the own request is served; rule 4.
+//!
+//! # Known failures
+//!
+//! As for the perpetual token: its loss, or the crash of any node on its way, stops everything, and
+//! so does the loss of a `Want` for its sender. Order is by place: a node told of a request by
+//! other means than the ring may enter before it. Without FIFO links a `Want` can overtake the
+//! token.
+
+use conclave_protocol::{
+    Charge, Ctx, Entry, Info, Links, Model, Never, NodeId, Property, Protocol,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Notice, Request};
+
+/// The state of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct OnDemand {
+    /// The latest request of each node heard of here.
+    requested: Vec<u64>,
+    /// The token, while it is here.
+    token: Option<Token>,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+enum Phase {
+    Outside,
+    Waiting,
+    Inside,
+}
+
+/// The right to enter.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Token {
+    /// Entries so far: the fencing token of the latest.
+    entries: u64,
+    /// The latest request of each node that the token knows of.
+    requested: Vec<u64>,
+    /// The latest request of each node that was served.
+    served: Vec<u64>,
+}
+
+/// Who has the token at first.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    holder: NodeId,
+}
+
+/// What nodes send each other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Msg {
+    /// A node wants in.
+    Want {
+        /// Who.
+        origin: NodeId,
+        /// The number of its request.
+        number: u64,
+    },
+    /// The token.
+    Token(Token),
+}
+
+/// The parked token.
+pub static PLAIN: Entry<OnDemand> = Entry {
+    info: Info {
+        id: "mutex/token-ring-on-demand",
+        title: "Token ring on demand",
+        summary: "the token rests until a request comes round the ring to fetch it",
+        source: "Le Lann's ring (1977) with the request numbers of Suzuki and Kasami (1985)",
+        text: include_str!("token_ring_on_demand.rs"),
+        model: Model { links: Links::Ring, ..Model::FIFO },
+        holds: &[
+            Property::Exclusion,
+            Property::NoDeadlock,
+            Property::NoStarvation,
+            Property::FenceOrder,
+        ],
+        fails: &[(
+            Property::FcfsHappenedBefore,
+            "p3 asks and tells p1 by other means than the ring; the token, on its way from p0, \
+             reaches p1 first",
+        )],
+        options: &[super::HOLDER],
+        mutant: None,
+    },
+    config: |setup| Ok(Config { holder: super::holder(setup)? }),
+    clients: Entry::<OnDemand>::everyone,
+};
+
+impl Protocol for OnDemand {
+    type Config = Config;
+    type Request = Request;
+    type Notice = Notice;
+    type Msg = Msg;
+    type Timer = Never;
+    type Stable = Never;
+
+    fn start(_: Option<Never>, ctx: &mut Ctx<Self>) -> Self {
+        let none = vec![0; ctx.n() as usize];
+        let token = (ctx.me == ctx.config.holder).then(|| Token {
+            entries: 0,
+            requested: none.clone(),
+            served: none.clone(),
+        });
+        Self { requested: none, token, phase: Phase::Outside }
+    }
+
+    fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
+        let me = ctx.me.index();
+        match request {
+            Request::Acquire if self.token.is_some() => self.enter(ctx),
+            Request::Acquire => {
+                self.phase = Phase::Waiting;
+                self.requested[me] += 1;
+                let number = self.requested[me];
+                ctx.send(ctx.successor(), Msg::Want { origin: ctx.me, number });
+            }
+            Request::Release => {
+                self.phase = Phase::Outside;
+                if let Some(token) = &mut self.token {
+                    token.served[me] = self.requested[me];
+                }
+                self.pass_on_if_wanted(ctx);
+            }
+        }
+    }
+
+    fn on_message(&mut self, _: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
+        match msg {
+            Msg::Want { origin, number } => {
+                let Some(known) = self.requested.get_mut(origin.index()) else { return };
+                *known = number.max(*known);
+                if origin == ctx.me {
+                    return;
+                }
+                match &mut self.token {
+                    Some(token) => {
+                        let known = &mut token.requested[origin.index()];
+                        *known = number.max(*known);
+                        if self.phase == Phase::Outside {
+                            self.pass_on_if_wanted(ctx);
+                        }
+                    }
+                    None => ctx.send(ctx.successor(), Msg::Want { origin, number }),
+                }
+            }
+            Msg::Token(mut token) => {
+                for (here, there) in self.requested.iter_mut().zip(&mut token.requested) {
+                    *here = *there.max(here);
+                    *there = *here;
+                }
+                self.token = Some(token);
+                match self.phase {
+                    Phase::Waiting => self.enter(ctx),
+                    Phase::Outside | Phase::Inside => self.pass_on_if_wanted(ctx),
+                }
+            }
+        }
+    }
+
+    fn charge(msg: &Msg, _: NodeId, _: NodeId) -> Charge {
+        match msg {
+            Msg::Want { origin, .. } => Charge::Node(*origin),
+            Msg::Token(_) => Charge::NextEntry,
+        }
+    }
+}
+
+impl OnDemand {
+    fn enter(&mut self, ctx: &mut Ctx<Self>) {
+        if let Some(token) = &mut self.token {
+            token.entries += 1;
+            self.phase = Phase::Inside;
+            ctx.notify(Notice::Acquired { token: token.entries });
+        }
+    }
+
+    fn pass_on_if_wanted(&mut self, ctx: &mut Ctx<Self>) {
+        let wanted =
+            |token: &mut Token| token.requested.iter().zip(&token.served).any(|(r, s)| r > s);
+        if let Some(token) = self.token.take_if(wanted) {
+            ctx.send(ctx.successor(), Msg::Token(token));
+        }
+    }
+}
