@@ -16,9 +16,27 @@ use conclave_protocol::{NodeId, NodeSet, Opt, Setup, Unfit};
 ///
 /// Whatever its construction, a family has been checked: any two sets intersect, all have the
 /// same size, every node votes in equally many, and every node votes in its own.
+///
+/// Sets are computed when asked for, so that families of many nodes take no room.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quorums {
-    sets: Vec<NodeSet>,
+    n: u32,
+    /// How many voters a set has: K.
+    size: usize,
+    rule: Rule,
+}
+
+/// How a node's set is computed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Rule {
+    /// By looking it up.
+    Listed(Vec<NodeSet>),
+    /// By adding its id to each of these.
+    Shifted(Vec<u32>),
+    /// By its row and column in a square of this side.
+    Grid(u32),
+    /// It is everybody.
+    Everybody,
 }
 
 /// How a family of voting sets is made.
@@ -63,25 +81,34 @@ impl Quorums {
     }
 
     /// The voters that `node` has to ask.
-    pub fn of(&self, node: NodeId) -> &NodeSet {
-        &self.sets[node.index()]
+    pub fn of(&self, node: NodeId) -> NodeSet {
+        let (n, id) = (self.n, node.0);
+        match &self.rule {
+            Rule::Listed(sets) => sets[node.index()].clone(),
+            Rule::Shifted(cover) => cover.iter().map(|d| NodeId((id + d) % n)).collect(),
+            &Rule::Grid(side) => {
+                let row = (0..side).map(|k| id / side * side + k);
+                let column = (0..side).map(|k| id % side + k * side);
+                row.chain(column).map(NodeId).collect()
+            }
+            Rule::Everybody => (0..n).map(NodeId).collect(),
+        }
     }
 
     /// How many voters each node has to ask: K.
     pub fn size(&self) -> usize {
-        self.sets[0].len()
+        self.size
     }
 
     /// Every set, by node.
-    pub fn iter(&self) -> impl Iterator<Item = (NodeId, &NodeSet)> {
-        (0..).map(NodeId).zip(&self.sets)
+    pub fn iter(&self) -> impl Iterator<Item = (NodeId, NodeSet)> + '_ {
+        (0..self.n).map(|id| (NodeId(id), self.of(NodeId(id))))
     }
 
     /// Asks everybody. No family that anyone would choose, but the one of algorithms that are
     /// content with any majority of the answers.
     pub(crate) fn everybody(n: u32) -> Self {
-        let all: NodeSet = (0..n).map(NodeId).collect();
-        Self { sets: vec![all; n as usize] }
+        Self { n, size: n as usize, rule: Rule::Everybody }
     }
 
     fn projective_plane(n: u32) -> Result<Self, Unfit> {
@@ -91,7 +118,7 @@ impl Quorums {
                 let lines =
                     [[0, 1, 2], [1, 3, 5], [2, 4, 5], [0, 3, 4], [1, 4, 6], [0, 5, 6], [2, 3, 6]];
                 let sets = lines.map(|line| line.map(NodeId).into_iter().collect());
-                Ok(Self { sets: sets.into() }.checked(0..n))
+                Ok(Self::checked(n, Rule::Listed(sets.into())))
             }
             _ => match plane::order_of(n) {
                 Some(order) => Ok(Self::cyclic(n, &plane::difference_set(order))),
@@ -121,10 +148,7 @@ impl Quorums {
                  cyclic-cover works for any number"
             )));
         }
-        let row = |i: u32| (0..side).map(move |k| i / side * side + k);
-        let column = |i: u32| (0..side).map(move |k| i % side + k * side);
-        let sets = (0..n).map(|i| row(i).chain(column(i)).map(NodeId).collect()).collect();
-        Ok(Self { sets }.checked(0..n))
+        Ok(Self::checked(n, Rule::Grid(side)))
     }
 
     fn majority(n: u32) -> Self {
@@ -133,43 +157,53 @@ impl Quorums {
 
     /// Each node's set is `cover`, shifted by its id.
     fn cyclic(n: u32, cover: &[u32]) -> Self {
-        let shifted = |i: u32| cover.iter().map(move |d| NodeId((i + d) % n)).collect();
-        // What holds of one set holds of all: they are shifts of each other.
-        Self { sets: (0..n).map(shifted).collect() }.checked(0..1)
-    }
-
-    /// The family, once the sets of `probes` are known to satisfy the conditions.
-    fn checked(self, probes: std::ops::Range<u32>) -> Self {
-        if let Err(violation) = self.check(probes) {
-            panic!("a construction keeps the conditions of voting sets, but {violation}");
+        // Whatever holds of one set holds of all, for they are shifts of each other. It remains
+        // that p0 votes for itself, and that the differences come to every distance.
+        let mut met = vec![false; n as usize];
+        for a in cover {
+            cover.iter().for_each(|b| met[((a + n - b) % n) as usize] = true);
         }
-        self
+        assert!(cover.contains(&0), "every node is in its own voting set");
+        assert!(met.iter().all(|&met| met), "{cover:?} leaves out distances of {n} nodes");
+        let mut cover: Vec<u32> = cover.to_vec();
+        cover.sort_unstable();
+        cover.dedup();
+        Self { n, size: cover.len(), rule: Rule::Shifted(cover) }
     }
 
-    /// Whether the sets of `probes` intersect all others, and everything else there is to
-    /// demand of a family.
-    pub fn check(&self, probes: std::ops::Range<u32>) -> Result<(), String> {
-        let n = self.sets.len();
-        let mut served = vec![Vec::new(); n];
+    /// The family, once it is known to satisfy the conditions.
+    fn checked(n: u32, rule: Rule) -> Self {
+        let mut family = Self { n, size: 0, rule };
+        family.size = family.of(NodeId(0)).len();
+        match family.check() {
+            Ok(()) => family,
+            Err(violation) => panic!("voting sets keep their conditions, but {violation}"),
+        }
+    }
+
+    /// Whether any two sets intersect, and everything else there is to demand of a family. The
+    /// error says what is wrong. Takes time in the square of the number of nodes.
+    pub fn check(&self) -> Result<(), String> {
+        let mut served = vec![Vec::new(); self.n as usize];
         for (node, set) in self.iter() {
             if !set.contains(node) {
                 return Err(format!("{node} does not vote for itself"));
             }
-            if set.len() != self.size() {
+            if set.len() != self.size {
                 return Err(format!("the set of {node} is not as large as that of p0"));
             }
             set.iter().for_each(|voter| served[voter.index()].push(node));
         }
-        if let Some(uneven) = served.iter().position(|nodes| nodes.len() != self.size()) {
+        if let Some(uneven) = served.iter().position(|nodes| nodes.len() != self.size) {
             return Err(format!("p{uneven} votes more or less often than others"));
         }
-        for probe in probes.map(NodeId) {
-            let mut met = vec![false; n];
-            for voter in self.of(probe).iter() {
+        for (node, set) in self.iter() {
+            let mut met = vec![false; self.n as usize];
+            for voter in set.iter() {
                 served[voter.index()].iter().for_each(|node| met[node.index()] = true);
             }
             if let Some(missed) = met.iter().position(|met| !met) {
-                return Err(format!("the sets of {probe} and p{missed} have no common voter"));
+                return Err(format!("the sets of {node} and p{missed} have no common voter"));
             }
         }
         Ok(())

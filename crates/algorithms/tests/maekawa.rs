@@ -238,6 +238,24 @@ fn whoever_hears_early_of_a_slow_request_can_overtake_it() {
     overtaken(&sanders::PLAIN);
 }
 
+#[test]
+fn as_requests_are_numbered_plain_voting_stays_safe_when_messages_overtake_each_other() {
+    for setup in [plane(3), plane(7), setup(5, "majority")] {
+        for seed in 0..SEEDS {
+            let mut spec = crowded(&maekawa::PLAIN, setup.clone(), seed);
+            spec.channels = Channels::Reliable;
+            let outcome = simulate(&maekawa::PLAIN, &spec);
+            assert_holds(&[Property::Exclusion, Property::FenceOrder], &outcome, "reordered");
+
+            // With nobody to deadlock with, a request that overtakes the last release waits for it.
+            if let Arrivals::Closed { clients, think, .. } = &mut spec.workload.arrivals {
+                (*clients, *think) = (0..1, Spread::exactly(Duration::ZERO));
+            }
+            assert_holds(&PROMISES, &simulate(&maekawa::PLAIN, &spec), "alone");
+        }
+    }
+}
+
 // The mutants of plain voting.
 
 #[test]

@@ -269,7 +269,7 @@ impl Maekawa {
 
 /// Whom this node asks.
 fn voters(ctx: &Ctx<Maekawa>) -> NodeSet {
-    let mut voters = ctx.config.quorums.of(ctx.me).clone();
+    let mut voters = ctx.config.quorums.of(ctx.me);
     if ctx.config.own_vote_free {
         voters.remove(ctx.me);
     }

@@ -1,30 +1,29 @@
 //! Difference sets of projective planes, by Singer's construction.
 //!
-//! The plane of order q has q² + q + 1 points: the numbers of the field of q³ elements, two of
-//! them being the same point if their quotient is in the field of q. As all of them are powers of
-//! one, x, a point has a number modulo q² + q + 1: its exponent. Multiplying by x maps lines to
-//! lines, so one line, as exponents, gives all others by counting up. The line through 1 and x
-//! consists of 1 and of a + x for all a in the small field.
+//! The plane of order q has q² + q + 1 points: the polynomials a + bx + cx² over the field of q
+//! elements, two of them being the same point if one is a multiple of the other. For a suitable
+//! x³ they are a field, all of whose points are powers of x, so a point has a number: its
+//! exponent. Multiplying by x maps lines to lines, so one line, as exponents, gives all others by
+//! counting up. The line through 1 and x consists of the points with c = 0.
 
-/// The order of the plane with `points` points, if it is one of those that can be built: a power
-/// of a prime.
+/// The order of the plane with `points` points, if it is one of those that can be built: 1 or a
+/// power of a prime.
 pub(super) fn order_of(points: u32) -> Option<u32> {
-    let order = (1..points).find(|q| q * q + q + 1 >= points)?;
-    (order * order + order + 1 == points && (order == 1 || prime_of(order).is_some()))
-        .then_some(order)
+    let order = points.checked_sub(1)?.isqrt();
+    let exists = order == 1 || prime_of(order).is_some();
+    (exists && order * (order + 1) == points - 1).then_some(order)
 }
 
 /// Numbers whose differences are, modulo q² + q + 1, all numbers but 0, each once. 0 is one of
 /// them. `order` is 1 or a power of a prime.
 pub(super) fn difference_set(order: u32) -> Vec<u32> {
     let Some(p) = prime_of(order) else { return vec![0, 1] };
-    let points = order * order + order + 1;
-    let field = Field::new(p, order.pow(3));
-    let x = p;
-    // The small field: 0, and the powers of x whose exponent is a multiple of `points`.
-    let small = (0..order - 1).map(|j| field.powers[(j * points) as usize]);
-    let line = std::iter::once(0).chain(small).map(|a| field.exponent(field.add(a, x)));
-    std::iter::once(0).chain(line.map(|exponent| exponent % points)).collect()
+    let field = Field::new(p, order);
+    // Most values of x³ will not do. The constant varies fastest: for some, nothing will do.
+    let others = (0..order).flat_map(|c| (0..order).map(move |b| (b, c)));
+    let mut cubes = others.flat_map(|(b, c)| (1..order).map(move |a| [a, b, c]));
+    let line = cubes.find_map(|cube| field.line(cube));
+    line.expect("Singer proved that one will do")
 }
 
 /// The prime that `q` is a power of.
@@ -37,57 +36,84 @@ fn prime_of(q: u32) -> Option<u32> {
     (rest == 1).then_some(p)
 }
 
-/// A finite field whose numbers other than 0 are the powers of x. Its elements are polynomials in
-/// x over the numbers modulo p, written as numbers in base p.
+/// A finite field. Its elements are polynomials in y over the numbers modulo p, written as
+/// numbers in base p; other than 0, they are the powers of y.
 struct Field {
     p: u32,
     powers: Vec<u32>,
+    /// The exponent of each element as a power of y; nothing sensible for 0.
+    exponents: Vec<usize>,
 }
 
 impl Field {
     /// The field of `size` elements, a power of the prime `p`.
     fn new(p: u32, size: u32) -> Self {
-        // Only for some values of x to the highest power do the powers of x come to everything.
-        let powers = (1..size).find_map(|top| Self::powers(p, size, top));
-        Self { p, powers: powers.expect("every finite field has a primitive element") }
-    }
-
-    /// The powers of x if x to the highest power is `top`; `None` if these are not all numbers.
-    fn powers(p: u32, size: u32, top: u32) -> Option<Vec<u32>> {
-        let mut powers = vec![1];
-        loop {
-            let last = powers[powers.len() - 1];
-            let (carry, shifted) = (last / (size / p), last % (size / p) * p);
-            let next = (0..carry).fold(shifted, |sum, _| add(p, sum, top));
-            if next == 1 {
-                break;
-            }
-            // It runs into 0, or into a circle that leaves out 1.
-            if next == 0 || powers.len() as u32 >= size {
-                return None;
-            }
-            powers.push(next);
+        // Only for some values of the highest power of y do its powers come to everything.
+        let powers = (1..size).find_map(|top| powers(p, size, top));
+        let powers = powers.expect("every finite field has a primitive element");
+        let mut exponents = vec![0; size as usize];
+        for (exponent, &power) in powers.iter().enumerate() {
+            exponents[power as usize] = exponent;
         }
-        (powers.len() as u32 == size - 1).then_some(powers)
+        Self { p, powers, exponents }
     }
 
     fn add(&self, a: u32, b: u32) -> u32 {
         add(self.p, a, b)
     }
 
-    fn exponent(&self, a: u32) -> u32 {
-        self.powers.iter().position(|&power| power == a).expect("every number is a power") as u32
+    fn multiply(&self, a: u32, b: u32) -> u32 {
+        if a == 0 || b == 0 {
+            return 0;
+        }
+        let exponent = self.exponents[a as usize] + self.exponents[b as usize];
+        self.powers[exponent % self.powers.len()]
+    }
+
+    /// The line through 1 and x if x³ is `cube`; `None` if the powers of x do not come to every
+    /// point.
+    fn line(&self, cube: [u32; 3]) -> Option<Vec<u32>> {
+        let order = self.powers.len() as u32 + 1;
+        let points = order * order + order + 1;
+        let mut line = Vec::new();
+        let [mut a, mut b, mut c] = [1, 0, 0];
+        for exponent in 0..points {
+            if exponent > 0 && (b, c) == (0, 0) {
+                // It is back at the point 1 too early.
+                return None;
+            }
+            if c == 0 {
+                line.push(exponent);
+            }
+            let times_c = cube.map(|r| self.multiply(r, c));
+            [a, b, c] = [times_c[0], self.add(a, times_c[1]), self.add(b, times_c[2])];
+        }
+        ((b, c) == (0, 0)).then_some(line)
     }
 }
 
-/// Adds polynomials: digit by digit, without carry.
-fn add(p: u32, mut a: u32, mut b: u32) -> u32 {
-    let (mut sum, mut place) = (0, 1);
-    while a > 0 || b > 0 {
-        sum += (a % p + b % p) % p * place;
-        (a, b, place) = (a / p, b / p, place * p);
+/// The powers of y if its highest power is `top`; `None` if these are not all elements.
+fn powers(p: u32, size: u32, top: u32) -> Option<Vec<u32>> {
+    let mut powers = vec![1];
+    for _ in 1..size {
+        let last = powers[powers.len() - 1];
+        let (carry, shifted) = (last / (size / p), last % (size / p) * p);
+        match add(p, shifted, times(p, top, carry)) {
+            1 => break,
+            next => powers.push(next),
+        }
     }
-    sum
+    (powers.len() as u32 == size - 1).then_some(powers)
+}
+
+/// Adds polynomials: digit by digit, without carry.
+fn add(p: u32, a: u32, b: u32) -> u32 {
+    if a == 0 && b == 0 { 0 } else { (a % p + b % p) % p + p * add(p, a / p, b / p) }
+}
+
+/// Multiplies a polynomial by a number below `p`: digit by digit, without carry.
+fn times(p: u32, a: u32, factor: u32) -> u32 {
+    if a == 0 { 0 } else { a % p * factor % p + p * times(p, a / p, factor) }
 }
 
 #[cfg(test)]
