@@ -20,6 +20,13 @@ macro_rules! catalogue {
 }
 
 catalogue! {
+    // Shared memory.
+    mutex::Client:
+        mutex::dijkstra_1965::PLAIN,
+        mutex::bakery::PLAIN,
+        mutex::bakery::NO_CHOOSING,
+        mutex::bakery_message_passing::PLAIN,
+        mutex::bakery_message_passing::COOPERATIVE;
     // One coordinator or several.
     mutex::Client:
         mutex::centralized::PLAIN,

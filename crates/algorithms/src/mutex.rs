@@ -1,6 +1,9 @@
 //! Mutual exclusion: at most one node is in the critical section, and whoever wants in gets in.
 
+pub mod bakery;
+pub mod bakery_message_passing;
 pub mod centralized;
+pub mod dijkstra_1965;
 pub mod dijkstra_self_stabilizing_ring;
 pub mod lamport;
 pub mod lin_sigma;
@@ -18,6 +21,7 @@ pub mod ricart_agrawala_membership;
 pub mod ricart_agrawala_queued;
 pub mod ricart_agrawala_token;
 pub mod roucairol_carvalho;
+pub mod shared_memory;
 pub mod suzuki_kasami;
 pub mod token_ring;
 pub mod token_ring_handler;

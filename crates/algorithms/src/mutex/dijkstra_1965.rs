@@ -1,0 +1,226 @@
+//! The first solution for any number of processes. They share a memory, which here is played by the
+//! last node. A process that wants to enter waits until it is its turn, which it takes when it finds
+//! that the one whose turn it is does not want to; then it says that it is in the second stage, and
+//! enters if it finds nobody else there.
+//!
+//! Two processes cannot both be inside: each has said that it is in the second stage before it
+//! looked at the other, so the one that looked last has seen the other. They cannot all keep each
+//! other out: once the turn belongs to one that wants to enter, nobody takes it any more, and all
+//! others leave the second stage and wait.
+//!
+//! # Rules
+//!
+//! Each line is one access to the memory, or none.
+//!
+//! 1. Acquire: write `want[i] := true`.
+//! 2. Read `turn`. If it is not i: write `stage2[i] := false`, read `want[turn]` and, if that is
+//!    false, write `turn := i`; repeat this rule.
+//! 3. Write `stage2[i] := true`. Read `stage2[j]` of every other j; if one is true, go to rule 2.
+//! 4. Read `fence`, write it increased by one, and enter with it as the fencing token. (These two
+//!    accesses are not part of the original; whoever has come this far is alone.)
+//! 5. Release: write `stage2[i] := false`, then `want[i] := false`.
+//!
+//! # Known failures
+//!
+//! A process whose turn it is can leave and ask again between two looks of another, which then
+//! always finds that it wants to enter, and waits for ever. A crash of the memory stops everything,
+//! and so does that of a process whose turn it is and that wants to enter.
+
+use conclave_protocol::{Charge, Ctx, Entry, Info, Model, Never, NodeId, Property, Protocol};
+use serde::{Deserialize, Serialize};
+
+use super::shared_memory::{self, Memory, Msg, Register, Registers};
+use super::{Notice, Request};
+
+/// The state of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Dijkstra1965 {
+    /// The last node.
+    Memory(Memory),
+    /// Any other, and the access it waits for.
+    Process(Step),
+}
+
+/// Where a process is: what it is doing to the memory, unless it is inside or outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Step {
+    /// Nothing, outside.
+    Outside,
+    /// `want[i] := true`
+    Wanting,
+    /// Read `turn`.
+    ReadingTurn,
+    /// `stage2[i] := false`
+    Yielding {
+        /// Whose turn it is.
+        turn: NodeId,
+    },
+    /// Read `want[turn]`.
+    ReadingWant {
+        /// Whose turn it is.
+        turn: NodeId,
+    },
+    /// `turn := i`
+    TakingTurn,
+    /// `stage2[i] := true`
+    Claiming,
+    /// Read `stage2[of]`.
+    Checking {
+        /// Another process.
+        of: NodeId,
+    },
+    /// Read `fence`.
+    ReadingFence,
+    /// `fence := token`
+    WritingFence {
+        /// The new fencing token.
+        token: u64,
+    },
+    /// Nothing, inside.
+    Inside,
+    /// `stage2[i] := false`, on the way out.
+    LeavingStage2 {
+        /// The application has asked again.
+        again: bool,
+    },
+    /// `want[i] := false`
+    Leaving {
+        /// The application has asked again.
+        again: bool,
+    },
+}
+
+/// The algorithm as published, with a fencing token.
+pub static PLAIN: Entry<Dijkstra1965> = Entry {
+    info: Info {
+        id: "mutex/dijkstra-1965",
+        title: "Dijkstra 1965",
+        summary: "shared memory: take the turn from who does not want it, then see who else is in",
+        source: "Dijkstra. Solution of a problem in concurrent programming control. CACM 8(9), 1965",
+        text: include_str!("dijkstra_1965.rs"),
+        model: Model::RELIABLE,
+        holds: &[Property::Exclusion, Property::NoDeadlock, Property::FenceOrder],
+        fails: &[
+            (
+                Property::NoStarvation,
+                "p0 leaves and asks again between any two looks of p1, which always finds that it \
+                 is p0's turn and that p0 wants to enter",
+            ),
+            (
+                Property::FcfsHappenedBefore,
+                "who has just left has the turn, and enters again before those that wait",
+            ),
+        ],
+        options: &[],
+        mutant: None,
+    },
+    config: shared_memory::check,
+    clients: shared_memory::clients,
+};
+
+impl Protocol for Dijkstra1965 {
+    type Config = ();
+    type Request = Request;
+    type Notice = Notice;
+    type Msg = Msg;
+    type Timer = Never;
+    type Stable = Never;
+
+    fn start(_: Option<Never>, ctx: &mut Ctx<Self>) -> Self {
+        if ctx.me == shared_memory::memory(ctx) {
+            Self::Memory(Memory::default())
+        } else {
+            Self::Process(Step::Outside)
+        }
+    }
+
+    fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
+        let Self::Process(step) = self else { return };
+        match (request, *step) {
+            (Request::Acquire, Step::LeavingStage2 { .. }) => {
+                *step = Step::LeavingStage2 { again: true };
+            }
+            (Request::Acquire, Step::Leaving { .. }) => *step = Step::Leaving { again: true },
+            (Request::Acquire, _) => step.go(Step::Wanting, ctx),
+            (Request::Release, _) => step.go(Step::LeavingStage2 { again: false }, ctx),
+        }
+    }
+
+    fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
+        match self {
+            Self::Memory(memory) => memory.on_message(from, msg, ctx),
+            Self::Process(step) => {
+                if let Some(value) = shared_memory::answer(from, msg, ctx)
+                    && let Some(next) = step.after(value, ctx)
+                {
+                    step.go(next, ctx);
+                }
+            }
+        }
+    }
+
+    fn charge(msg: &Msg, _: NodeId, _: NodeId) -> Charge {
+        msg.charge()
+    }
+}
+
+impl Step {
+    /// What follows when the memory has answered `value`; nothing if no answer was due.
+    fn after(self, value: u64, ctx: &Ctx<Dijkstra1965>) -> Option<Self> {
+        let me = ctx.me;
+        Some(match self {
+            Self::Outside | Self::Inside => return None,
+            Self::Wanting | Self::TakingTurn => Self::ReadingTurn,
+            Self::ReadingTurn if value == u64::from(me.0) => Self::Claiming,
+            Self::ReadingTurn => Self::Yielding { turn: NodeId(value as u32) },
+            Self::Yielding { turn } => Self::ReadingWant { turn },
+            Self::ReadingWant { .. } if value == 0 => Self::TakingTurn,
+            Self::ReadingWant { .. } => Self::ReadingTurn,
+            Self::Claiming => Self::check_from(0, ctx),
+            Self::Checking { .. } if value != 0 => Self::ReadingTurn,
+            Self::Checking { of } => Self::check_from(of.0 + 1, ctx),
+            Self::ReadingFence => Self::WritingFence { token: value + 1 },
+            Self::WritingFence { .. } => Self::Inside,
+            Self::LeavingStage2 { again } => Self::Leaving { again },
+            Self::Leaving { again: true } => Self::Wanting,
+            Self::Leaving { again: false } => Self::Outside,
+        })
+    }
+
+    fn check_from(first: u32, ctx: &Ctx<Dijkstra1965>) -> Self {
+        let mut rest = (first..shared_memory::processes(ctx).end).map(NodeId);
+        match rest.find(|&of| of != ctx.me) {
+            Some(of) => Self::Checking { of },
+            None => Self::ReadingFence,
+        }
+    }
+
+    /// Makes this the step and starts on what it does.
+    fn go(&mut self, next: Self, ctx: &mut Ctx<Dijkstra1965>) {
+        let me = ctx.me;
+        let write = |register, value, ctx: &mut Ctx<Dijkstra1965>| {
+            shared_memory::write(Registers::Atomic, register, value, ctx);
+        };
+        match next {
+            Self::Outside => {}
+            Self::Wanting => write(Register::Want(me), 1, ctx),
+            Self::ReadingTurn => shared_memory::read(Register::Turn, ctx),
+            Self::Yielding { .. } | Self::LeavingStage2 { .. } => {
+                write(Register::Stage2(me), 0, ctx);
+            }
+            Self::ReadingWant { turn } => shared_memory::read(Register::Want(turn), ctx),
+            Self::TakingTurn => write(Register::Turn, me.0.into(), ctx),
+            Self::Claiming => write(Register::Stage2(me), 1, ctx),
+            Self::Checking { of } => shared_memory::read(Register::Stage2(of), ctx),
+            Self::ReadingFence => shared_memory::read(Register::Fence, ctx),
+            Self::WritingFence { token } => write(Register::Fence, token, ctx),
+            Self::Inside => {
+                if let Self::WritingFence { token } = *self {
+                    ctx.notify(Notice::Acquired { token });
+                }
+            }
+            Self::Leaving { .. } => write(Register::Want(me), 0, ctx),
+        }
+        *self = next;
+    }
+}
