@@ -6,6 +6,7 @@
 //!
 //! Start with [`mutex::ricart_agrawala`]; [`catalogue`] finds algorithms by id.
 
+pub mod base;
 pub mod catalogue;
 pub mod detector;
 pub mod election;

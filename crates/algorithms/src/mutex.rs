@@ -3,6 +3,7 @@
 pub mod bakery;
 pub mod bakery_message_passing;
 pub mod centralized;
+pub mod centralized_failover;
 pub mod dijkstra_1965;
 pub mod dijkstra_self_stabilizing_ring;
 pub mod lamport;

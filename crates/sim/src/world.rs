@@ -333,7 +333,7 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
                     match mark {
                         Mark::Asked => node.outstanding = true,
                         // Asked and finished at once, as far as serving goes.
-                        Mark::Called => core.close(),
+                        Mark::Called | Mark::Other => core.close(),
                         _ if std::mem::take(&mut node.outstanding) => core.close(),
                         _ => {}
                     }
