@@ -434,3 +434,37 @@ impl LinSigma {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use conclave_protocol::{Effect, Setup, Topology};
+
+    use super::*;
+
+    #[test]
+    fn an_answer_from_before_a_yield_does_not_count() {
+        let (topology, mut effects) = (Topology::complete(4), Vec::new());
+        let setup = Setup::new(topology.clone()).with("coordinators", 2);
+        let config = (PLAIN.config)(&setup).expect("it fits");
+        let mut ctx = Ctx::new(NodeId(2), &topology, &config, Time::ZERO, &mut effects);
+        let mut state = LinSigma::start(None, &mut ctx);
+        state.on_request(Request::Acquire, &mut ctx);
+        let stamp = |node| Stamp { time: 1, node: NodeId(node) };
+        let resp = |owner, yields| {
+            let (asked, owner) = (stamp(2), stamp(owner));
+            Msg::Resp { asked, yields, owner, place: 0, highest: 0 }
+        };
+        // Each client has one of the two replicas: yield.
+        state.on_message(NodeId(0), resp(2, 0), &mut ctx);
+        state.on_message(NodeId(1), resp(3, 0), &mut ctx);
+        // Replica 0 answers a repeated request, before it sees the yield; then replica 1 is ours.
+        state.on_message(NodeId(0), resp(2, 0), &mut ctx);
+        state.on_message(NodeId(1), resp(2, 0), &mut ctx);
+        assert!(matches!(state.phase, Phase::Waiting { .. }));
+        state.on_message(NodeId(0), resp(2, 1), &mut ctx);
+        assert!(matches!(state.phase, Phase::Inside { .. }));
+        let yielded =
+            Effect::Send { to: NodeId(0), msg: Msg::Yield { asked: stamp(2), yields: 1 } };
+        assert!(effects.contains(&yielded));
+    }
+}

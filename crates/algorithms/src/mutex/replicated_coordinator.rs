@@ -504,3 +504,25 @@ impl ReplicatedCoordinator {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use conclave_protocol::Topology;
+
+    use super::*;
+
+    #[test]
+    fn an_old_request_that_comes_late_does_not_take_the_grant_of_a_newer() {
+        let (topology, mut effects) = (Topology::complete(4), Vec::new());
+        let config = config(&Setup::new(topology.clone()), false).expect("it fits");
+        let mut ctx = Ctx::new(NodeId(0), &topology, &config, Time::ZERO, &mut effects);
+        let mut state = ReplicatedCoordinator::start(None, &mut ctx);
+        let newer = Some(Grantee { client: NodeId(2), attempt: 2 });
+        state.on_message(NodeId(2), Msg::Req { attempt: 2 }, &mut ctx);
+        assert_eq!(state.granted, newer);
+        // The first attempt had been given up; had it the grant, its return would free the second.
+        state.on_message(NodeId(2), Msg::Req { attempt: 1 }, &mut ctx);
+        state.on_message(NodeId(2), Msg::Rel { attempt: 1, token: 0 }, &mut ctx);
+        assert_eq!(state.granted, newer);
+    }
+}

@@ -178,6 +178,18 @@ fn timestamps_help_only_among_those_who_queue() {
 }
 
 #[test]
+fn a_stamped_request_is_overtaken_at_most_once_by_each_who_has_not_heard_of_it() {
+    let entry = &centralized::TIMESTAMPED;
+    // p2's clock is ahead when p1 and p3, who have asked for nothing yet, take turns.
+    let mut asks: Vec<Ask> = (0..10).map(|i| ask(2, 10 * i, 1)).collect();
+    asks.push(ask(2, 103, 1));
+    asks.extend((0..10).flat_map(|_| [ask(1, 100, 5), ask(3, 100, 5)]));
+    let outcome = simulate(entry, &plan(entry, system(4), asks));
+    assert_eq!(order(&outcome)[10..14], [1, 3, 1, 2]);
+    assert_eq!(outcome.stats.entered, 31);
+}
+
+#[test]
 fn among_its_own_messages_order_follows_causality_unless_a_probe_overtakes() {
     // Every causal path leads through the coordinator, behind the request.
     for seed in 0..200 {
