@@ -88,10 +88,17 @@ struct Asked {
 /// What a replica knows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Replica {
-    /// Every request, the owner's included, and how many of its yields were seen. All but the
-    /// owner's are the queue.
-    claims: BTreeMap<Stamp, u32>,
+    /// Every request, the owner's included, the oldest first. All but the owner's are the queue.
+    claims: Vec<Claim>,
     owner: Option<Stamp>,
+}
+
+/// A request at a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct Claim {
+    asked: Stamp,
+    /// How many of its yields were seen.
+    yields: u32,
 }
 
 /// How many there are, and how long things take.
@@ -367,12 +374,15 @@ impl LinSigma {
 /// The replica's rules.
 impl LinSigma {
     fn on_asked(&mut self, asked: Stamp, yields: u32, ctx: &mut Ctx<Self>) {
-        let earlier = self.replica.claims.keys().find(|claim| claim.node == asked.node).copied();
+        let claims = &mut self.replica.claims;
+        let earlier = claims.iter().map(|claim| claim.asked).find(|a| a.node == asked.node);
         if earlier.is_some_and(|earlier| earlier > asked) {
             return;
         }
-        let seen = self.replica.claims.entry(asked).or_default();
-        *seen = yields.max(*seen);
+        match claims.binary_search_by_key(&asked, |claim| claim.asked) {
+            Ok(at) => claims[at].yields = claims[at].yields.max(yields),
+            Err(at) => claims.insert(at, Claim { asked, yields }),
+        }
         if let Some(earlier) = earlier.filter(|&earlier| earlier < asked) {
             self.forget(earlier, ctx);
         }
@@ -384,8 +394,8 @@ impl LinSigma {
     }
 
     fn on_yield(&mut self, asked: Stamp, yields: u32, ctx: &mut Ctx<Self>) {
-        if let Some(seen) = self.replica.claims.get_mut(&asked) {
-            *seen = yields.max(*seen);
+        if let Some(claim) = self.replica.claims.iter_mut().find(|claim| claim.asked == asked) {
+            claim.yields = claim.yields.max(yields);
         }
         if self.replica.owner == Some(asked) {
             self.choose_owner(ctx);
@@ -397,7 +407,7 @@ impl LinSigma {
 
     /// The request is over.
     fn forget(&mut self, asked: Stamp, ctx: &mut Ctx<Self>) {
-        self.replica.claims.remove(&asked);
+        self.replica.claims.retain(|claim| claim.asked != asked);
         if self.replica.owner == Some(asked) {
             self.choose_owner(ctx);
         }
@@ -405,7 +415,7 @@ impl LinSigma {
 
     /// The oldest request is the owner, and is told.
     fn choose_owner(&mut self, ctx: &mut Ctx<Self>) {
-        self.replica.owner = self.replica.claims.first_key_value().map(|(&oldest, _)| oldest);
+        self.replica.owner = self.replica.claims.first().map(|oldest| oldest.asked);
         match self.replica.owner {
             Some(owner) => {
                 Self::restart_lease(ctx);
@@ -417,11 +427,12 @@ impl LinSigma {
 
     fn respond(&self, asked: Stamp, ctx: &mut Ctx<Self>) {
         let Replica { claims, owner } = &self.replica;
-        let (Some(&owner), Some(&yields)) = (owner.as_ref(), claims.get(&asked)) else { return };
+        let claim = claims.iter().find(|claim| claim.asked == asked);
+        let (Some(owner), Some(&Claim { yields, .. })) = (*owner, claim) else { return };
         let place = if owner == asked {
             0
         } else {
-            let ahead = claims.keys().filter(|&&claim| claim < asked && claim != owner);
+            let ahead = claims.iter().filter(|claim| claim.asked < asked && claim.asked != owner);
             1 + ahead.count() as u32
         };
         let highest = self.highest;
@@ -457,9 +468,9 @@ mod tests {
         // Each client has one of the two replicas: yield.
         state.on_message(NodeId(0), resp(2, 0), &mut ctx);
         state.on_message(NodeId(1), resp(3, 0), &mut ctx);
-        // Replica 0 answers a repeated request, before it sees the yield; then replica 1 is ours.
-        state.on_message(NodeId(0), resp(2, 0), &mut ctx);
+        // The other yields too. An answer of replica 0 to a repeated request was still under way.
         state.on_message(NodeId(1), resp(2, 0), &mut ctx);
+        state.on_message(NodeId(0), resp(2, 0), &mut ctx);
         assert!(matches!(state.phase, Phase::Waiting { .. }));
         state.on_message(NodeId(0), resp(2, 1), &mut ctx);
         assert!(matches!(state.phase, Phase::Inside { .. }));
