@@ -130,9 +130,11 @@ pub static PLAIN: Entry<RicartAgrawalaQueued> = Entry {
         mutant: None,
     },
     config: |setup| {
+        let answer = setup.delay * 2 + setup.processing;
         let probe: u32 = setup.option("probe", 1000)?;
-        let probe = (probe > 0).then(|| setup.delay * probe);
-        Ok(Config { answer: setup.delay * 2 + setup.processing, probe })
+        // The answers to one probe are due before the next.
+        let probe = (probe > 0).then(|| answer.max(setup.delay * probe));
+        Ok(Config { answer, probe })
     },
     clients: Entry::<RicartAgrawalaQueued>::everyone,
 };

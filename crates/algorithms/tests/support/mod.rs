@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
+use std::ops::Range;
 use std::time::Duration;
 
 use conclave_algorithms::mutex;
@@ -9,8 +10,8 @@ use conclave_protocol::{
     Crashes, Entry, Info, Links, NodeId, Property, Protocol, Setup, Time, Topology, Unfit,
 };
 use conclave_sim::{
-    Action, Arrivals, Ask, Costs, Delay, Faults, JudgeLimits, Outcome, Rng, RunSpec, Spread,
-    Verdict, Workload, judge, run,
+    Action, Arrivals, Ask, Costs, Delay, Faults, JudgeLimits, Outcome, Rng, RunSpec, SlowLink,
+    Spread, Verdict, Workload, judge, run,
 };
 
 /// `T`, the unit of the theory.
@@ -187,4 +188,37 @@ pub(crate) fn order(outcome: &Outcome) -> Vec<u32> {
         costs(outcome).entered().map(|entry| (entry.entered, entry.node.0)).collect();
     entered.sort_unstable();
     entered.into_iter().map(|(_, node)| node).collect()
+}
+
+/// `tenths` tenths of a unit after the beginning.
+pub(crate) fn tenths(tenths: u32) -> Time {
+    Time::ZERO + T * tenths / 10
+}
+
+/// A run in unit delays in which these ask: `(node, when, hold)`, in tenths of a unit.
+pub(crate) fn planned<P: Protocol>(
+    entry: &Entry<P>,
+    setup: Setup,
+    plan: impl IntoIterator<Item = (u32, u32, u32)>,
+) -> RunSpec {
+    let asks = plan.into_iter().map(|(node, when, hold)| Ask {
+        node: NodeId(node),
+        at: tenths(when),
+        hold: Some(T * hold / 10),
+    });
+    let mut spec = RunSpec::new(&entry.info, setup);
+    spec.workload = Workload { arrivals: Arrivals::Plan(asks.collect()), ..Workload::idle() };
+    spec.until = at(100_000);
+    spec
+}
+
+/// Messages sent from one node to another in a span of time take longer, all in tenths of a unit.
+pub(crate) fn slow(from: u32, to: u32, sent: Range<u32>, delay: u32) -> SlowLink {
+    SlowLink {
+        from: NodeId(from),
+        to: NodeId(to),
+        delay: T * delay / 10,
+        since: tenths(sent.start),
+        until: tenths(sent.end),
+    }
 }
