@@ -349,6 +349,12 @@ fn ricart_agrawala_runs_over_numbered_links() {
 }
 
 #[test]
+fn lamport_which_needs_fifo_channels_runs_over_numbered_links() {
+    assert_eq!(mutex::lamport::PLAIN.info.model.channels, Channels::Fifo);
+    keeps_its_promises_on_a_bad_network(&mutex::lamport::PLAIN);
+}
+
+#[test]
 fn the_token_ring_runs_over_numbered_links() {
     keeps_its_promises_on_a_bad_network(&mutex::token_ring::PLAIN);
 }
