@@ -17,8 +17,10 @@ pub struct Ctx<'a, P: Protocol> {
     /// This node's clock. Only algorithms about time read it.
     pub now: Time,
     effects: &'a mut (dyn Effects<P> + 'a),
-    /// Messages to oneself: handled within the same step, at no cost.
-    to_self: VecDeque<P::Msg>,
+    /// Messages to oneself: handled within the same step, at no cost. Boxed because hardly any
+    /// step has one, and each makes a context.
+    #[expect(clippy::box_collection, reason = "a null pointer is cheaper to make and drop")]
+    to_self: Option<Box<VecDeque<P::Msg>>>,
 }
 
 impl<'a, P: Protocol> Ctx<'a, P> {
@@ -30,10 +32,11 @@ impl<'a, P: Protocol> Ctx<'a, P> {
         now: Time,
         effects: &'a mut (dyn Effects<P> + 'a),
     ) -> Self {
-        Self { me, topology, config, now, effects, to_self: VecDeque::new() }
+        Self { me, topology, config, now, effects, to_self: None }
     }
 
     /// Sends `msg`. A message to oneself is handled as soon as the current rule is done.
+    #[inline]
     pub fn send(&mut self, to: NodeId, msg: P::Msg) {
         self.emit(Effect::Send { to, msg });
     }
@@ -44,6 +47,7 @@ impl<'a, P: Protocol> Ctx<'a, P> {
     }
 
     /// Sends `msg` to each node of `to`, oneself included if it is a member.
+    #[inline]
     pub fn multicast(&mut self, to: impl IntoIterator<Item = NodeId>, msg: P::Msg) {
         for peer in to {
             self.send(peer, msg.clone());
@@ -105,16 +109,20 @@ impl<'a, P: Protocol> Ctx<'a, P> {
     }
 
     /// Asks for an effect.
+    #[inline]
     pub fn emit(&mut self, effect: Effect<P>) {
         match effect {
-            Effect::Send { to, msg } if to == self.me => self.to_self.push_back(msg),
+            Effect::Send { to, msg } if to == self.me => {
+                self.to_self.get_or_insert_default().push_back(msg);
+            }
             effect => self.effects.emit(effect),
         }
     }
 
     /// The next message this node sent itself. [`Protocol::step`] handles them.
+    #[inline]
     pub fn next_to_self(&mut self) -> Option<P::Msg> {
-        self.to_self.pop_front()
+        self.to_self.as_mut()?.pop_front()
     }
 
     /// Runs a rule of a protocol inside this one, handing each of its effects to `lift`.
@@ -129,11 +137,10 @@ impl<'a, P: Protocol> Ctx<'a, P> {
     ) -> T {
         let (me, topology, now) = (self.me, self.topology, self.now);
         let mut lift = Lift { outer: self, lift };
-        let mut ctx =
-            Ctx { me, topology, config, now, effects: &mut lift, to_self: VecDeque::new() };
+        let mut ctx = Ctx { me, topology, config, now, effects: &mut lift, to_self: None };
         let result = rule(&mut ctx);
-        let to_self = std::mem::take(&mut ctx.to_self);
-        for msg in to_self {
+        let to_self = ctx.to_self.take();
+        for msg in to_self.into_iter().flat_map(|messages| *messages) {
             lift.emit(Effect::Send { to: me, msg });
         }
         result

@@ -9,6 +9,7 @@ pub struct NodeId(pub u32);
 
 impl NodeId {
     /// The node's place in an array of all nodes.
+    #[inline]
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -44,6 +45,7 @@ impl NodeSet {
     }
 
     /// Returns whether `node` is new to the set.
+    #[inline]
     pub fn insert(&mut self, node: NodeId) -> bool {
         let (block, bit) = (node.0 / 64, 1_u64 << (node.0 % 64));
         let word = if block == 0 {
@@ -64,6 +66,7 @@ impl NodeSet {
     }
 
     /// Returns whether `node` was in the set.
+    #[inline]
     pub fn remove(&mut self, node: NodeId) -> bool {
         let (block, bit) = (node.0 / 64, 1_u64 << (node.0 % 64));
         if block == 0 {
@@ -82,6 +85,7 @@ impl NodeSet {
     }
 
     /// Empties the set and returns what was in it.
+    #[inline]
     pub fn take(&mut self) -> Self {
         mem::take(self)
     }
@@ -93,6 +97,7 @@ impl NodeSet {
     }
 
     /// Whether `node` is a member.
+    #[inline]
     pub fn contains(&self, node: NodeId) -> bool {
         let (block, shift) = (node.0 / 64, node.0 % 64);
         let word = match block {
@@ -103,6 +108,7 @@ impl NodeSet {
     }
 
     /// Whether the set has no members.
+    #[inline]
     pub fn is_empty(&self) -> bool {
         self.low == 0 && self.high.is_empty()
     }

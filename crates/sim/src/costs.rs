@@ -279,7 +279,7 @@ fn longest_chain(trace: &Trace, from: usize, to: usize) -> Option<u32> {
     let mut at_node: BTreeMap<NodeId, u32> = BTreeMap::new();
     let mut under_way: BTreeMap<u32, u32> = BTreeMap::new();
     at_node.insert(trace.records[from].node, 0);
-    for record in trace.records.get(from + 1..=to)? {
+    for record in trace.records.iter_from(from + 1).take(to.checked_sub(from)?) {
         match record.event() {
             Event::Send { serial, .. } => {
                 if let Some(&hops) = at_node.get(&record.node) {

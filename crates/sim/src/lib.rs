@@ -9,10 +9,12 @@
 
 mod costs;
 mod delay;
+mod environment;
 mod faults;
 mod file;
 mod properties;
 mod queue;
+mod records;
 mod rng;
 mod spec;
 mod trace;
@@ -24,7 +26,8 @@ pub use delay::{Delay, Delays, SlowLink};
 pub use faults::{Action, Faults, Happening};
 pub use file::{FileEvent, Replay, TraceError, TraceFile, VERSION, replay};
 pub use properties::{Limits as JudgeLimits, Verdict, judge};
-pub use queue::{Calendar, Key};
+pub use queue::{Calendar, Class, Key};
+pub use records::Records;
 pub use rng::{Rng, Spread};
 pub use spec::{Beyond, RunSpec, SpecError, Tracing};
 pub use trace::{Event, Owner, Record, Trace};

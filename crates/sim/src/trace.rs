@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use conclave_protocol::{Charge, Mark, NodeId, Time, VectorClock};
 use serde::{Deserialize, Serialize};
 
+use crate::Records;
+
 /// One event of a run, in 32 bytes.
 ///
 /// Read it through [`event`](Self::event); the fields are packed differently for each kind.
@@ -283,7 +285,7 @@ pub struct Trace {
     /// How many nodes took part.
     pub nodes: u32,
     /// What happened, in order.
-    pub records: Vec<Record>,
+    pub records: Records,
     /// The names of messages and timers.
     pub labels: Vec<Cow<'static, str>>,
     /// In full traces: what each message said, by serial number, as JSON.

@@ -1,0 +1,427 @@
+//! What surrounds the nodes of a run: the network, the calendar, the trace, and how the effects of
+//! a rule reach them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use conclave_protocol::{
+    Channels, Effect, Effects, Marked, NodeId, Protocol, Time, Topology, label,
+};
+use serde::Serialize;
+
+use crate::delay::Medium;
+use crate::{Calendar, Class, Event, Key, Owner, Record, Rng, RunSpec, Stats, Trace, Tracing};
+
+/// Everything that is not at a node.
+pub(crate) struct Environment<P: Protocol> {
+    pub(crate) now: Time,
+    seq: u64,
+    serial: u32,
+    queue: Calendar<Due>,
+    store: Store<Pending<P>>,
+    rng: Rng,
+    medium: Medium,
+    /// Whether messages of one link have to be kept in order, which delays alone do not.
+    ordered: bool,
+    links: LinkOrder,
+    /// Whether acknowledgements travel back along links that lead one way.
+    two_way: bool,
+    loss: u32,
+    duplication: u32,
+    /// Labels of messages to lose.
+    pub(crate) lose: Vec<String>,
+    /// Whether any of this can be so: saves asking for each message.
+    pub(crate) lossy: bool,
+    /// The group of each node, while the network is apart.
+    pub(crate) groups: Option<Vec<u32>>,
+    pub(crate) tracing: Tracing,
+    pub(crate) trace: Trace,
+    pub(crate) stats: Stats,
+    pub(crate) detector: Option<Duration>,
+    linger: Option<Duration>,
+    /// Requests not yet made or served at nodes that are up, and faults to come; `None` if there
+    /// is no end to them.
+    pub(crate) open: Option<u64>,
+    /// When the run is over, as things stand.
+    pub(crate) end: Time,
+    pub(crate) until: Time,
+    pub(crate) events: u64,
+    /// What the application of the acting node has been told; reused from step to step.
+    pub(crate) notices: Vec<P::Notice>,
+}
+
+/// Something that will happen at a node.
+pub(crate) enum Pending<P: Protocol> {
+    Message {
+        msg: P::Msg,
+        serial: u32,
+        owner: u32,
+        lamport: u32,
+        label: u8,
+    },
+    Timer(P::Timer),
+    Ask,
+    Suspect(NodeId),
+    Restore(NodeId),
+    /// An item of the plan; at node 0, for want of a better place.
+    Happening(usize),
+}
+
+impl<P: Protocol> Environment<P> {
+    pub(crate) fn new(spec: &RunSpec) -> Self {
+        let n = spec.setup.n();
+        let fifo = spec.channels == Channels::Fifo && !spec.delays.keeps_order();
+        Self {
+            now: Time::ZERO,
+            seq: 0,
+            serial: 0,
+            queue: Calendar::new(spec.delays.typical()),
+            store: Store { places: Vec::new(), free: Vec::new() },
+            rng: Rng::new(spec.seed).fork(2),
+            medium: Medium::new(spec.delays.clone()),
+            ordered: fifo,
+            links: LinkOrder::new(if fifo { n } else { 0 }),
+            two_way: spec.reliable,
+            loss: spec.faults.loss,
+            duplication: spec.faults.duplication,
+            lose: Vec::new(),
+            lossy: spec.faults.loss > 0,
+            groups: None,
+            tracing: spec.tracing,
+            trace: Trace { nodes: n, ..Trace::default() },
+            stats: Stats::default(),
+            detector: spec.detector,
+            linger: spec.linger,
+            open: Some(spec.faults.plan.len() as u64),
+            end: spec.until,
+            until: spec.until,
+            events: spec.events,
+            notices: Vec::new(),
+        }
+    }
+
+    /// Has something happen at `id`, because of `by`. Returns the number by which the event is
+    /// recognised when its time comes.
+    #[inline(always)]
+    pub(crate) fn schedule(
+        &mut self,
+        at: Time,
+        class: Class,
+        by: NodeId,
+        id: NodeId,
+        pending: Pending<P>,
+    ) -> u64 {
+        self.seq += 1;
+        let place = self.store.put(pending);
+        self.queue.push(Key::new(at, class, by, self.seq), Due { id, place });
+        self.seq
+    }
+
+    /// Has an event happen now that was put off.
+    pub(crate) fn reschedule(&mut self, key: Key, id: NodeId, pending: Pending<P>) {
+        // The number stays: it is how timers and requests are recognised.
+        let place = self.store.put(pending);
+        self.queue.push(key.postponed(self.now), Due { id, place });
+    }
+
+    /// Takes the next event.
+    #[inline(always)]
+    pub(crate) fn pop(&mut self) -> Option<(Key, NodeId, Pending<P>)> {
+        let (key, Due { id, place }) = self.queue.pop()?;
+        Some((key, id, self.store.take(place)))
+    }
+
+    /// When the next event happens.
+    pub(crate) fn next_at(&mut self) -> Option<Time> {
+        self.queue.next_at()
+    }
+
+    /// How many events are to come.
+    #[inline]
+    pub(crate) fn pending(&self) -> usize {
+        self.queue.len()
+    }
+
+    #[inline]
+    pub(crate) fn record(&mut self, id: NodeId, lamport: &mut u32, event: Event) {
+        *lamport += 1;
+        if self.tracing != Tracing::Off {
+            self.trace.records.push(Record::new(self.now, id, *lamport, event));
+        }
+    }
+
+    /// A request is done with.
+    pub(crate) fn close(&mut self) {
+        self.open = self.open.map(|open| open - 1);
+        self.note_served();
+    }
+
+    /// Finds out when the run is over, as things stand.
+    pub(crate) fn note_served(&mut self) {
+        self.end = match (self.open, self.linger) {
+            (Some(0), Some(linger)) => self.until.min(self.now + linger),
+            _ => self.until,
+        };
+    }
+
+    pub(crate) fn apart(&self, a: NodeId, b: NodeId) -> bool {
+        self.groups.as_ref().is_some_and(|groups| groups[a.index()] != groups[b.index()])
+    }
+}
+
+/// Where something happens, and where it is kept until then. Small, because the calendar moves
+/// these about and the events themselves stay where they are.
+#[derive(Clone, Copy)]
+struct Due {
+    id: NodeId,
+    place: u32,
+}
+
+/// Things, each at a place of its own until it is taken.
+struct Store<T> {
+    places: Vec<Option<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Store<T> {
+    #[inline(always)]
+    fn put(&mut self, thing: T) -> u32 {
+        match self.free.pop() {
+            Some(place) => {
+                self.places[place as usize] = Some(thing);
+                place
+            }
+            None => {
+                self.places.push(Some(thing));
+                self.places.len() as u32 - 1
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, place: u32) -> T {
+        self.free.push(place);
+        self.places[place as usize].take().expect("what is due is in the store")
+    }
+}
+
+/// What is at a node beside the algorithm's state and the application.
+pub(crate) struct Local<P: Protocol> {
+    pub(crate) stable: Option<P::Stable>,
+    /// Running timers, each with the event that ends it.
+    pub(crate) timers: Vec<(P::Timer, u64)>,
+    /// The event by which the application makes its next request.
+    pub(crate) ask: Option<u64>,
+    pub(crate) lamport: u32,
+    /// Its clock is fast by so many parts in a million.
+    pub(crate) skew: i32,
+    /// Whether it has asked for the critical section and not left it.
+    pub(crate) outstanding: bool,
+    /// What waits for a paused node.
+    pub(crate) backlog: Option<Backlog<P>>,
+}
+
+/// Events put off, with their keys.
+pub(crate) type Backlog<P> = Box<Vec<(Key, Pending<P>)>>;
+
+impl<P: Protocol> Local<P> {
+    pub(crate) fn new(skew: i32) -> Self {
+        Self {
+            stable: None,
+            timers: Vec::new(),
+            ask: None,
+            lamport: 0,
+            skew,
+            outstanding: false,
+            backlog: None,
+        }
+    }
+}
+
+/// The world as the effects of one rule change it.
+pub(crate) struct Outside<'a, P: Protocol> {
+    pub(crate) me: NodeId,
+    /// Whose entry the event belongs to that the rule answers, [packed](Owner::pack).
+    pub(crate) cause: u32,
+    pub(crate) topology: &'a Topology,
+    pub(crate) environment: &'a mut Environment<P>,
+    pub(crate) local: &'a mut Local<P>,
+}
+
+impl<P: Protocol> Effects<P> for Outside<'_, P> {
+    fn emit(&mut self, effect: Effect<P>) {
+        match effect {
+            Effect::Send { to, msg } => self.send(to, msg, false),
+            Effect::Broadcast(msg) => {
+                let mut copy = false;
+                for to in (0..self.topology.len()).map(NodeId) {
+                    if to != self.me {
+                        self.send(to, msg.clone(), copy);
+                        copy = true;
+                    }
+                }
+            }
+            Effect::Notify(notice) => {
+                let environment = &mut *self.environment;
+                if environment.tracing == Tracing::Full {
+                    environment.trace.notes.insert(environment.trace.records.len(), json(&notice));
+                }
+                environment.record(self.me, &mut self.local.lamport, Event::Notice(notice.mark()));
+                environment.notices.push(notice);
+            }
+            Effect::SetTimer { timer, after } => {
+                let at = self.environment.now + unskewed(after, self.local.skew);
+                let seq = self.environment.schedule(
+                    at,
+                    Class::Timer,
+                    self.me,
+                    self.me,
+                    Pending::Timer(timer),
+                );
+                match self.local.timers.iter_mut().find(|(running, _)| *running == timer) {
+                    Some(running) => running.1 = seq,
+                    None => self.local.timers.push((timer, seq)),
+                }
+            }
+            Effect::CancelTimer(timer) => {
+                self.local.timers.retain(|(running, _)| *running != timer);
+            }
+            Effect::Save(stable) => self.local.stable = Some(stable),
+        }
+    }
+
+    fn choose(&mut self, n: u32) -> u32 {
+        self.environment.rng.below(u64::from(n)) as u32
+    }
+}
+
+impl<P: Protocol> Outside<'_, P> {
+    fn send(&mut self, to: NodeId, msg: P::Msg, copy: bool) {
+        let environment = &mut *self.environment;
+        if !self.topology.is_complete() {
+            let (me, topology) = (self.me, self.topology);
+            let linked = topology.linked(me, to) || environment.two_way && topology.linked(to, me);
+            assert!(linked, "{me} has no link to {to} in a {topology}");
+        }
+        environment.stats.sent += 1;
+        let serial = environment.serial;
+        environment.serial = environment.serial.wrapping_add(1);
+        self.local.lamport += 1;
+        let (lamport, mut owner, mut name) = (self.local.lamport, 0, 0);
+        if environment.tracing != Tracing::Off {
+            let charge = P::charge(&msg, self.me, to);
+            let resolved = Owner::resolve(charge, Owner::unpack(self.cause), self.me, to);
+            owner = resolved.pack();
+            let label = environment.trace.label(label(&msg));
+            name = label;
+            let bytes = match environment.tracing {
+                Tracing::Sizes | Tracing::Full => size(&msg),
+                _ => 0,
+            };
+            let event = Event::Send { to, serial, label, owner: resolved, bytes, copy };
+            environment.trace.records.push(Record::new(environment.now, self.me, lamport, event));
+            if environment.tracing == Tracing::Full {
+                environment.trace.messages.push(json(&msg));
+            }
+        }
+        if environment.lossy && environment.is_lost(self.me, to, &msg) {
+            environment.stats.lost += 1;
+            if environment.tracing != Tracing::Off {
+                let event = Event::Lose { to, serial, label: name };
+                environment.trace.records.push(Record::new(
+                    environment.now,
+                    self.me,
+                    lamport,
+                    event,
+                ));
+            }
+            return;
+        }
+        if environment.duplication > 0 && environment.rng.chance(environment.duplication) {
+            let msg = msg.clone();
+            let again = Pending::Message { msg, serial, owner, lamport, label: name };
+            environment.dispatch(self.me, to, again);
+        }
+        environment.dispatch(
+            self.me,
+            to,
+            Pending::Message { msg, serial, owner, lamport, label: name },
+        );
+    }
+}
+
+impl<P: Protocol> Environment<P> {
+    /// Puts a message on its way.
+    #[inline(always)]
+    fn dispatch(&mut self, from: NodeId, to: NodeId, message: Pending<P>) {
+        let at = self.medium.arrival(from, to, self.now, &mut self.rng);
+        let at = if self.ordered { self.links.arrival(from, to, at) } else { at };
+        self.schedule(at, Class::Message, from, to, message);
+    }
+
+    /// Whether the network loses this message: by partition, by chance, or by plan.
+    fn is_lost(&mut self, from: NodeId, to: NodeId, msg: &P::Msg) -> bool {
+        self.apart(from, to) || self.rng.chance(self.loss) || self.loses(msg)
+    }
+
+    /// Whether the plan says to lose this message; if so, only this one.
+    fn loses(&mut self, msg: &P::Msg) -> bool {
+        let name = label(msg);
+        let planned = self.lose.iter().position(|lost| lost == name);
+        planned.map(|i| self.lose.remove(i)).is_some()
+    }
+}
+
+/// When the last message on each link arrives, where order has to be kept.
+enum LinkOrder {
+    /// Few nodes: every pair.
+    Dense { n: usize, last: Vec<Time> },
+    /// Many nodes, of which each uses few links.
+    Sparse(BTreeMap<(NodeId, NodeId), Time>),
+}
+
+impl LinkOrder {
+    fn new(n: u32) -> Self {
+        match n as usize {
+            n @ ..=1024 => Self::Dense { n, last: vec![Time::ZERO; n * n] },
+            _ => Self::Sparse(BTreeMap::new()),
+        }
+    }
+
+    /// The arrival of a message that would come at `at` if nothing were before it.
+    #[inline]
+    fn arrival(&mut self, from: NodeId, to: NodeId, at: Time) -> Time {
+        let last = match self {
+            Self::Dense { n, last } => &mut last[from.index() * *n + to.index()],
+            Self::Sparse(last) => last.entry((from, to)).or_insert(Time::ZERO),
+        };
+        *last = at.max(*last);
+        *last
+    }
+}
+
+pub(crate) fn skewed(now: Time, skew: i32) -> Time {
+    if skew == 0 {
+        return now;
+    }
+    let rate = (1_000_000 + i64::from(skew)) as u128;
+    Time::from_nanos((u128::from(now.as_nanos()) * rate / 1_000_000) as u64)
+}
+
+/// How long `after` by a skewed clock really takes.
+fn unskewed(after: Duration, skew: i32) -> Duration {
+    if skew == 0 {
+        return after;
+    }
+    let rate = (1_000_000 + i64::from(skew)) as u128;
+    Duration::from_nanos((after.as_nanos() * 1_000_000 / rate) as u64)
+}
+
+fn size(msg: &impl Serialize) -> u16 {
+    let size = postcard::experimental::serialized_size(msg).expect("messages can be serialised");
+    u16::try_from(size).unwrap_or(u16::MAX)
+}
+
+pub(crate) fn json(value: &impl Serialize) -> Box<str> {
+    serde_json::to_string(value).expect("plain data can be serialised").into_boxed_str()
+}
