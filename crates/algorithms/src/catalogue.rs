@@ -79,6 +79,7 @@ catalogue! {
         mutex::token_ring_handler::POLLED,
         mutex::token_ring_loss_probe::PLAIN,
         mutex::token_ring_misra::PLAIN,
+        mutex::token_ring_ft::PLAIN,
         mutex::dijkstra_self_stabilizing_ring::PLAIN;
     // Tokens by broadcast and on trees.
     mutex::Client:

@@ -25,6 +25,7 @@ pub mod roucairol_carvalho;
 pub mod shared_memory;
 pub mod suzuki_kasami;
 pub mod token_ring;
+pub mod token_ring_ft;
 pub mod token_ring_handler;
 pub mod token_ring_loss_probe;
 pub mod token_ring_misra;
