@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anstyle::Style;
 use conclave_protocol::{Mark, NodeId, Time};
-use conclave_sim::{Event, Trace};
+use conclave_sim::{Event, Record, Trace};
 
 use crate::Terminal;
 use crate::terminal::{BOLD, DIM, ERROR, GOOD, NAME, WARN, paint};
@@ -89,6 +89,10 @@ pub fn draw(trace: &Trace, remarks: &[Remark], options: &Options) -> String {
         let text = format!("… {after} more events {what}").trim_end().to_owned();
         canvas.aside(&format!("{text} ({hint})"));
     }
+    let shown = steps[shown].last().map_or(0, |step| step.records.end);
+    for remark in remarks.iter().filter(|remark| remark.record >= shown) {
+        canvas.remark(&remark.text);
+    }
     if drawn {
         canvas.legend();
     }
@@ -107,7 +111,10 @@ fn selection(
     let mut end = all;
     if limit != usize::MAX {
         let notable = steps.iter().rposition(Step::is_notable).map_or(0, |i| i + 1);
-        let remarked = remarks.iter().filter_map(|remark| {
+        let last = steps.last().map_or(0, |step| step.records.end - 1);
+        // What is said of the last event is said of the end: it has nothing to show.
+        let seen = remarks.iter().filter(|remark| remark.record != last);
+        let remarked = seen.filter_map(|remark| {
             steps.iter().position(|step| step.records.contains(&remark.record))
         });
         let remarked: Vec<usize> = remarked.collect();
@@ -281,16 +288,24 @@ impl Canvas<'_> {
 
     fn legend(&mut self) {
         let g = self.glyphs;
-        let mut legend =
-            format!("{} outside   {} waiting   {} inside", g.outside, g.waiting, g.inside);
-        let seen = |event: Event| self.trace.records.iter().any(|record| record.event() == event);
+        let events = || self.trace.records.iter().map(Record::event);
+        let elects = events().any(|event| matches!(event, Event::Notice(Mark::Follows { .. })));
+        let asks = events().any(|event| matches!(event, Event::Request(Mark::Asked)));
+        let mut legend = match (asks, elects) {
+            (true, _) => {
+                format!("{} outside   {} waiting   {} inside", g.outside, g.waiting, g.inside)
+            }
+            (_, true) => format!("{} up   {} calling   {} leads", g.outside, g.waiting, g.inside),
+            _ => format!("{} up", g.outside),
+        };
+        let seen = |sought: Event| events().any(|event| event == sought);
         if seen(Event::Crash) {
             let _ = write!(legend, "   {} down", g.down);
         }
         if seen(Event::Pause) {
             let _ = write!(legend, "   {} paused", g.paused);
         }
-        if self.trace.records.iter().any(|record| matches!(record.event(), Event::Lose { .. })) {
+        if events().any(|event| matches!(event, Event::Lose { .. })) {
             let _ = write!(legend, "   {} message lost", g.lost);
         }
         self.aside(&legend);

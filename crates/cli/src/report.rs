@@ -1,13 +1,14 @@
 //! What is said about a run: what it was, what it cost, and which properties held.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use conclave_protocol::{Channels, Info, NodeId, Property, Time};
+use conclave_protocol::{Channels, Info, Mark, NodeId, Property, Time};
 use conclave_sim::{
-    Arrivals, Beyond, Costs, Delay, End, JudgeLimits, Outcome, RunSpec, Spread, Verdict, judge,
+    Arrivals, Beyond, Costs, Delay, End, Event, JudgeLimits, Outcome, RunSpec, Spread, Verdict,
+    judge,
 };
 use serde_json::{Value, json};
 
@@ -158,14 +159,46 @@ impl<'a> Report<'a> {
 
     /// What to point at in the diagram.
     pub fn remarks(&self) -> Vec<Remark> {
-        let remark = |judged: &Judged| match &judged.verdict {
-            Verdict::Violated { record, why } if judged.claim != Claim::None => Some(Remark {
-                record: *record,
-                text: format!("{} violated: {why}", judged.property),
-            }),
-            _ => None,
-        };
-        self.judged.iter().filter_map(remark).collect()
+        let mut remarks = Vec::new();
+        for Judged { property, verdict, claim } in &self.judged {
+            let Verdict::Violated { record, why } = verdict else { continue };
+            match (property, claim) {
+                (_, Claim::None) => {}
+                (Property::Exclusion, _) => remarks.extend(self.crowds()),
+                _ => {
+                    let text = format!("{property} violated: {why}");
+                    remarks.push(Remark { record: *record, text });
+                }
+            }
+        }
+        remarks
+    }
+
+    /// Each time that more are inside together than ever before, and more than may be.
+    fn crowds(&self) -> Vec<Remark> {
+        let mut most = places(self.info, &self.spec.setup) as usize;
+        let mut inside: BTreeSet<NodeId> = BTreeSet::new();
+        let mut remarks = Vec::new();
+        for (i, record) in self.outcome.trace.records.iter().enumerate() {
+            match record.event() {
+                Event::Notice(Mark::Entered { .. }) => {
+                    inside.insert(record.node);
+                }
+                Event::Request(Mark::Left) | Event::Notice(Mark::Lost) | Event::Crash => {
+                    inside.remove(&record.node);
+                }
+                _ => {}
+            }
+            if inside.len() > most {
+                most = inside.len();
+                let names: Vec<String> = inside.iter().map(ToString::to_string).collect();
+                let (last, others) = names.split_last().expect("somebody is inside");
+                let who = format!("{} and {last}", others.join(", "));
+                let text = format!("ME violated: {who} are inside together");
+                remarks.push(Remark { record: i, text });
+            }
+        }
+        remarks
     }
 
     /// One line: what was run.
@@ -213,16 +246,18 @@ impl<'a> Report<'a> {
         if !costs.entries.is_empty() {
             rows.push(("", "entries", format!("{} of {}", entered.len(), costs.entries.len())));
         }
-        if let Some(messages) = costs.messages_per_entry() {
-            rows.push(("messages_total", "messages per entry and exit", number(messages)));
+        if !entered.is_empty() {
             let sum = |of: fn(&conclave_sim::EntryCost) -> u64| {
                 share(entered.iter().map(|entry| of(entry)).sum())
             };
-            rows.push(("messages_entry", "… to enter", sum(|entry| entry.messages_entry)));
-            rows.push(("messages_exit", "… to leave", sum(|entry| entry.messages_exit)));
+            // Of those who entered: what others spent in vain says nothing about an entry.
+            let all = sum(|entry| entry.messages_entry + entry.messages_exit);
+            rows.push(("messages_total", "messages per entry and exit", all));
+            rows.push(("messages_entry", "· to enter", sum(|entry| entry.messages_entry)));
+            rows.push(("messages_exit", "· to leave", sum(|entry| entry.messages_exit)));
             let transmissions = sum(|entry| entry.transmissions);
             if costs.transmissions != costs.messages {
-                rows.push(("transmissions", "… where a broadcast counts once", transmissions));
+                rows.push(("transmissions", "· where a broadcast counts once", transmissions));
             }
             let trace = &self.outcome.trace;
             let hops = entered.iter().take(CHAINED).filter_map(|e| costs.entry_hops(trace, e));
@@ -257,14 +292,14 @@ impl<'a> Report<'a> {
             rows.push(("", "most overtakings", costs.overtaking().to_string()));
         }
         rows.push(("messages", "messages in all", costs.messages.to_string()));
-        if costs.messages_per_entry().is_none() && costs.bytes > 0 {
+        if entered.is_empty() && costs.bytes > 0 {
             rows.push(("", "bytes in all", costs.bytes.to_string()));
         }
-        if costs.overhead > 0 {
-            rows.push(("", "… that belong to no entry", costs.overhead.to_string()));
+        if costs.overhead > 0 && !costs.entries.is_empty() {
+            rows.push(("", "· that belong to no entry", costs.overhead.to_string()));
         }
         if costs.lost > 0 {
-            rows.push(("", "… that were lost", costs.lost.to_string()));
+            rows.push(("", "· that were lost", costs.lost.to_string()));
         }
         let end = self.outcome.at - Time::ZERO;
         rows.push(("", "virtual time", format!("{} T", in_units(end, unit))));
@@ -449,7 +484,7 @@ pub fn describe(info: &Info, spec: &RunSpec) -> String {
     let mut parts = vec![
         format!("({}), {}, {}", info.id, counted(spec.setup.n() as usize, "node"), shape(spec)),
         format!("{}, T = {unit:?}", delays(spec)),
-        workload(spec),
+        workload(info, spec),
     ];
     if spec.channels != Channels::Fifo {
         parts.push("messages may overtake each other".to_owned());
@@ -504,7 +539,7 @@ fn delays(spec: &RunSpec) -> String {
     text
 }
 
-fn workload(spec: &RunSpec) -> String {
+fn workload(info: &Info, spec: &RunSpec) -> String {
     let inside = |hold: Spread| {
         if hold.least == hold.most {
             format!("{:?}", hold.least)
@@ -512,7 +547,11 @@ fn workload(spec: &RunSpec) -> String {
             format!("{:?} to {:?}", hold.least, hold.most)
         }
     };
-    let hold = inside(spec.workload.hold);
+    // Nobody is inside anything where nothing is exclusive.
+    let hold = match info.family() {
+        "mutex" => format!(", inside for {}", inside(spec.workload.hold)),
+        _ => String::new(),
+    };
     let often = |rounds: &Option<u32>| match rounds {
         Some(1) => "once".to_owned(),
         Some(rounds) => format!("{rounds} times"),
@@ -525,15 +564,15 @@ fn workload(spec: &RunSpec) -> String {
             who.sort_unstable();
             who.dedup();
             let asks = counted(asks.len(), "request");
-            format!("{asks} by {}, inside for {hold}", counted(who.len(), "node"))
+            format!("{asks} by {}{hold}", counted(who.len(), "node"))
         }
         Arrivals::Closed { clients, rounds, .. } => {
             let clients = counted(clients.len(), "node");
-            format!("{clients} asking {}, inside for {hold}", often(rounds))
+            format!("{clients} asking {}{hold}", often(rounds))
         }
         Arrivals::Open { clients, rounds, every } => {
             let clients = counted(clients.len(), "node");
-            format!("{clients} asking {} every {every:?} or so, inside for {hold}", often(rounds))
+            format!("{clients} asking {} every {every:?} or so{hold}", often(rounds))
         }
     }
 }

@@ -1,16 +1,21 @@
-//! Where generic algorithms become plain data: everything past this file is compiled once.
+//! Algorithms by id, with errors for users.
 
 use std::ops::Range;
 
-use conclave_algorithms::catalogue::{self, Visitor};
-use conclave_protocol::{Client, Entry, Info, Protocol, Reliable, Setup, Unfit};
-use conclave_sim::{Outcome, RunSpec, SpecError, run};
+use conclave_algorithms::catalogue;
+use conclave_protocol::{Info, Setup};
+use conclave_sim::{Outcome, RunSpec};
 
 use crate::Failure;
 
 /// What is said about the algorithm called `id`, or the nearest ids there are.
 pub fn find(id: &str) -> Result<&'static Info, Failure> {
     catalogue::find(id).ok_or_else(|| {
+        if let Some(topic) = catalogue::topic(id) {
+            let id = topic.id;
+            let why = format!("{id} is a notion and does not run; try `conclave explain {id}`");
+            return Failure::Usage(why);
+        }
         let ids = catalogue::ALL.iter().map(|info| info.id);
         let nearest = nearest(id, ids);
         Failure::UnknownId { id: id.to_owned(), nearest }
@@ -38,14 +43,14 @@ pub(crate) fn nearest<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> V
 
 /// Runs the algorithm that `spec` names. It has to be in the catalogue.
 pub fn simulate(spec: &RunSpec) -> Result<Outcome, Failure> {
-    let outcome = catalogue::visit(&spec.algorithm, Run(spec));
+    let outcome = conclave_lab::run(spec);
     let unknown = || find(&spec.algorithm).err().unwrap_or_else(|| unreachable!("it was found"));
     Ok(outcome.ok_or_else(unknown)??)
 }
 
 /// The nodes whose applications ask by default, in a system of the given make-up.
 pub fn clients(id: &str, setup: &Setup) -> Result<Range<u32>, Failure> {
-    let clients = catalogue::visit(id, Clients(setup));
+    let clients = conclave_lab::clients(id, setup);
     let unknown = || find(id).err().unwrap_or_else(|| unreachable!("it was found"));
     clients.ok_or_else(unknown)?.map_err(|unfit| Failure::Impossible(unfit.to_string()))
 }
@@ -56,35 +61,6 @@ pub fn places(info: &Info, setup: &Setup) -> u32 {
     let set = setup.options.get("units").map(String::as_str);
     let units = set.or_else(|| default.map(|option| option.default));
     units.and_then(|text| text.parse().ok()).unwrap_or(1)
-}
-
-struct Run<'a>(&'a RunSpec);
-
-impl Visitor for Run<'_> {
-    type Output = Result<Outcome, SpecError>;
-
-    fn visit<P, C>(self, entry: &'static Entry<P>) -> Self::Output
-    where
-        P: Protocol,
-        C: Client<P> + Client<Reliable<P>>,
-    {
-        run::<P, C>(entry, self.0)
-    }
-}
-
-struct Clients<'a>(&'a Setup);
-
-impl Visitor for Clients<'_> {
-    type Output = Result<Range<u32>, Unfit>;
-
-    fn visit<P, C>(self, entry: &'static Entry<P>) -> Self::Output
-    where
-        P: Protocol,
-        C: Client<P> + Client<Reliable<P>>,
-    {
-        let config = (entry.config)(self.0)?;
-        Ok((entry.clients)(&config, self.0.n()))
-    }
 }
 
 #[cfg(test)]

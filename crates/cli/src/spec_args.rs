@@ -354,7 +354,11 @@ impl SpecArgs {
             Arrivals::Closed { clients, rounds: rounds.unwrap_or(Some(1)), first: think, think }
         } else {
             // Where one call is answered for all, one is enough to see what happens.
-            let several = if info.family() == "mutex" { usize::MAX } else { 1 };
+            let several = match info.family() {
+                "mutex" => usize::MAX,
+                "fd" => 0,
+                _ => 1,
+            };
             let apart = |(i, node)| {
                 let at = Span::halves(i).at(unit);
                 Ask { node, at, hold: None }

@@ -1,7 +1,8 @@
 //! The program as users meet it: what it prints, and how it ends.
 
 use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 
 use conclave_algorithms::catalogue;
 use serde_json::Value;
@@ -62,8 +63,15 @@ fn list_shows_every_algorithm_and_mutants_only_on_request() {
         assert_eq!(shown, info.mutant.is_none(), "{}", info.id);
     }
     let listed = json(&["list", "mutex", "--mutants", "--json"]);
-    let ids = listed.as_array().expect("a list").len();
+    let listed = listed.as_array().expect("a list");
+    let ids = listed.iter().filter(|entry| entry["topic"] != true).count();
     assert_eq!(ids, catalogue::ALL.iter().filter(|info| info.family() == "mutex").count());
+    for topic in catalogue::TOPICS {
+        assert!(plain.contains(topic.id), "{}", topic.id);
+        assert!(ends_with(0, &["explain", topic.id]).contains(topic.title));
+        assert_eq!(json(&["explain", topic.id, "--json"])["id"], topic.id);
+        refuses(2, &["run", topic.id], "conclave explain");
+    }
 }
 
 #[test]
@@ -127,7 +135,7 @@ fn a_mutant_is_caught_in_the_act() {
     assert!(text.contains("✗ ME       VIOLATED"), "{text}");
     let all =
         ends_with(1, &["run", "mutex/ra-no-tie-break", "--ask", "0@0,1@0,2@0", "--hold", "5"]);
-    assert!(all.contains("are inside together"), "{all}");
+    assert!(all.contains("!! ME violated: p0, p1 and p2 are inside together"), "{all}");
 }
 
 #[test]
@@ -314,6 +322,22 @@ fn wide_systems_are_listed_rather_than_drawn() {
     let text = ends_with(0, &["run", RA, "--nodes", "12", "--ask", "3@0"]);
     assert!(text.contains("p3") && text.contains("Request→all"), "{text}");
     assert!(text.contains("Request from p3"), "{text}");
+}
+
+#[cfg(unix)]
+#[test]
+#[expect(clippy::disallowed_methods, reason = "gives the program time to begin")]
+fn ctrl_c_ends_a_long_search_with_what_was_covered() {
+    let args = ["run", RA, "--seeds", "100000000"];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_conclave"));
+    let child = command.args(args).stdout(Stdio::piped()).spawn().expect("the program starts");
+    std::thread::sleep(Duration::from_millis(1_500));
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(kill.expect("kill is there").success());
+    let output = child.wait_with_output().expect("the program ends");
+    assert_eq!(output.status.code(), Some(130));
+    let text = stdout(&output);
+    assert!(text.contains("of 100000000 seeds") && text.contains("held in"), "{text}");
 }
 
 #[test]

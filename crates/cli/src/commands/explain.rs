@@ -2,11 +2,13 @@
 
 use std::io::Write;
 
+use conclave_algorithms::catalogue;
 use conclave_protocol::Info;
 use serde_json::{Value, json};
 
 use super::list;
 use crate::markdown::render;
+use crate::simulate::nearest;
 use crate::terminal::{BOLD, DIM, NAME, WARN, paint};
 use crate::{Done, Failure, Terminal, find};
 
@@ -25,7 +27,27 @@ pub struct Args {
 
 /// Prints what is known about an algorithm.
 pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<Done, Failure> {
-    let info = find(&args.id)?;
+    if let Some(topic) = catalogue::topic(&args.id) {
+        if args.json {
+            let mut value = list::brief_topic(topic);
+            value["explanation"] = json!(topic.text);
+            writeln!(out, "{value:#}")?;
+        } else {
+            writeln!(out, "{} {}", paint(BOLD, topic.title), paint(NAME, topic.id))?;
+            writeln!(out, "{}\n", topic.summary)?;
+            write!(out, "{}", render(topic.text, terminal.width))?;
+        }
+        return Ok(Done::Well);
+    }
+    let info = match find(&args.id) {
+        Err(Failure::UnknownId { id, .. }) => {
+            let algorithms = catalogue::ALL.iter().map(|info| info.id);
+            let ids = algorithms.chain(catalogue::TOPICS.iter().map(|topic| topic.id));
+            let nearest = nearest(&id, ids);
+            return Err(Failure::UnknownId { id, nearest });
+        }
+        found => found?,
+    };
     if args.json {
         writeln!(out, "{:#}", to_json(info))?;
     } else {

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 
-use conclave_algorithms::catalogue;
+use comfy_table::{ColumnConstraint, Table};
+use conclave_algorithms::catalogue::{self, Topic};
 use conclave_protocol::{Channels, Crashes, Detector, Info, Links, Model, Timing};
 use serde_json::json;
 
@@ -29,27 +30,29 @@ pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<
     if let Some(family) = &args.family {
         known_family(family)?;
     }
-    let of_family =
-        |info: &&Info| args.family.as_deref().is_none_or(|family| info.family() == family);
+    let wanted = |family: &str| args.family.as_deref().is_none_or(|only| only == family);
+    let of_family = |info: &&Info| wanted(info.family());
     let listed = catalogue::ALL.iter().copied().filter(of_family);
+    let topics = || catalogue::TOPICS.iter().filter(|topic| wanted(family(topic.id)));
     let listed = listed.filter(|info| args.mutants || info.mutant.is_none());
     if args.json {
-        let all: Vec<_> = listed.map(brief).collect();
+        let all: Vec<_> = listed.map(brief).chain(topics().map(brief_topic)).collect();
         writeln!(out, "{:#}", json!(all))?;
         return Ok(Done::Well);
     }
-    let mut table = table(terminal);
-    table.set_header(["id", "title", "summary", "model"]);
-    let mut count = 0;
+    let mut rows: Vec<[String; 4]> = Vec::new();
     for info in listed {
         let title = match info.mutant {
             Some(_) => format!("{} (mutant)", info.title),
             None => info.title.to_owned(),
         };
-        table.add_row([info.id, &title, info.summary, &in_short(&info.model)]);
-        count += 1;
+        rows.push([info.id.into(), title, info.summary.into(), in_short(&info.model)]);
     }
-    writeln!(out, "{}", table.trim_fmt())?;
+    let count = rows.len();
+    rows.extend(topics().map(|topic| {
+        [topic.id.into(), topic.title.into(), topic.summary.into(), "(explained only)".into()]
+    }));
+    writeln!(out, "{}", to_table(rows, terminal).trim_fmt())?;
     let hidden = catalogue::ALL.iter().filter(|info| of_family(info) && info.mutant.is_some());
     let hidden = if args.mutants { 0 } else { hidden.count() };
     write!(out, "{count} algorithms")?;
@@ -60,17 +63,58 @@ pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<
     Ok(Done::Well)
 }
 
-fn known_family(family: &str) -> Result<(), Failure> {
-    let families: BTreeSet<&str> = catalogue::ALL.iter().map(|info| info.family()).collect();
-    if families.contains(family) {
+/// Four columns where there is room for them, else three.
+fn to_table(rows: Vec<[String; 4]>, terminal: &Terminal) -> Table {
+    let mut table = table(terminal);
+    let wide = terminal.width >= 140;
+    if wide {
+        table.set_header(["id", "title", "summary", "model"]);
+    } else {
+        table.set_header(["id", "title and summary", "model"]);
+    }
+    for [id, title, summary, model] in rows {
+        if wide {
+            table.add_row([id, title, summary, model]);
+        } else {
+            table.add_row([id, format!("{title}: {summary}"), model]);
+        }
+    }
+    // An id is there to be copied.
+    if let Some(ids) = table.column_mut(0) {
+        ids.set_constraint(ColumnConstraint::ContentWidth);
+    }
+    table
+}
+
+/// The part of an id before the slash.
+fn family(id: &str) -> &str {
+    id.split('/').next().unwrap_or(id)
+}
+
+/// A topic, for programs.
+pub(crate) fn brief_topic(topic: &Topic) -> serde_json::Value {
+    json!({
+        "id": topic.id,
+        "family": family(topic.id),
+        "title": topic.title,
+        "summary": topic.summary,
+        "topic": true,
+    })
+}
+
+fn known_family(name: &str) -> Result<(), Failure> {
+    let algorithms = catalogue::ALL.iter().map(|info| info.family());
+    let topics = catalogue::TOPICS.iter().map(|topic| family(topic.id));
+    let families: BTreeSet<&str> = algorithms.chain(topics).collect();
+    if families.contains(name) {
         return Ok(());
     }
     let all = families.iter().copied().collect::<Vec<_>>().join(", ");
-    let meant = match nearest(family, families.into_iter()).first() {
+    let meant = match nearest(name, families.into_iter()).first() {
         Some(near) => format!("; did you mean {near}?"),
         None => String::new(),
     };
-    Err(Failure::Usage(format!("no family is called {family:?}; there are {all}{meant}")))
+    Err(Failure::Usage(format!("no family is called {name:?}; there are {all}{meant}")))
 }
 
 /// An entry of the catalogue, for programs.

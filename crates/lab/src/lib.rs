@@ -1,0 +1,51 @@
+//! Where generic algorithms become plain data.
+//!
+//! The simulator is compiled anew for each algorithm, which takes its time. Here that happens once,
+//! so that everything that runs algorithms by id — the command line, its tests, the console — is
+//! compiled without them.
+
+use std::ops::Range;
+
+use conclave_algorithms::catalogue::{self, Visitor};
+use conclave_protocol::{Client, Entry, Protocol, Reliable, Setup, Unfit};
+use conclave_sim::{Outcome, RunSpec, SpecError};
+
+/// Runs the algorithm that `spec` names; `None` if the catalogue has none of that name.
+pub fn run(spec: &RunSpec) -> Option<Result<Outcome, SpecError>> {
+    catalogue::visit(&spec.algorithm, Run(spec))
+}
+
+/// The nodes whose applications ask by default, in a system of the given make-up; `None` if there
+/// is no algorithm called `id`.
+pub fn clients(id: &str, setup: &Setup) -> Option<Result<Range<u32>, Unfit>> {
+    catalogue::visit(id, Clients(setup))
+}
+
+struct Run<'a>(&'a RunSpec);
+
+impl Visitor for Run<'_> {
+    type Output = Result<Outcome, SpecError>;
+
+    fn visit<P, C>(self, entry: &'static Entry<P>) -> Self::Output
+    where
+        P: Protocol,
+        C: Client<P> + Client<Reliable<P>>,
+    {
+        conclave_sim::run::<P, C>(entry, self.0)
+    }
+}
+
+struct Clients<'a>(&'a Setup);
+
+impl Visitor for Clients<'_> {
+    type Output = Result<Range<u32>, Unfit>;
+
+    fn visit<P, C>(self, entry: &'static Entry<P>) -> Self::Output
+    where
+        P: Protocol,
+        C: Client<P> + Client<Reliable<P>>,
+    {
+        let config = (entry.config)(self.0)?;
+        Ok((entry.clients)(&config, self.0.n()))
+    }
+}
