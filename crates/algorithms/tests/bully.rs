@@ -5,16 +5,15 @@ mod support;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use conclave_algorithms::election;
 use conclave_algorithms::election::bully::PLAIN;
 use conclave_protocol::{Mark, NodeId, Property, Setup, Time, Topology};
-use conclave_sim::{Action, Arrivals, Ask, Event, Faults, Outcome, RunSpec, Workload, run};
+use conclave_sim::{Action, Arrivals, Ask, Event, Faults, Outcome, RunSpec, Workload};
 use support::{T, at, costs, nodes, random_election, verdict};
 
 const PROMISES: [Property; 3] = [Property::OneLeader, Property::LeaderKnown, Property::BestLeads];
 
 fn simulate(spec: &RunSpec) -> Outcome {
-    run::<_, election::Client>(&PLAIN, spec).expect("the specification makes sense")
+    support::simulate(&PLAIN, spec)
 }
 
 /// When elections are called: late enough for everybody to have heard of the dead.

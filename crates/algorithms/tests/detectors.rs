@@ -6,12 +6,8 @@ use std::time::Duration;
 
 use conclave_algorithms::detector::{self, heartbeat, timeout_sync};
 use conclave_protocol::{Entry, Mark, NodeId, Property, Setup, Time, Topology};
-use conclave_sim::{Action, Delay, Event, Outcome, Rng, RunSpec, SlowLink, run};
-use support::{T, at, costs, random_watch, verdict};
-
-fn simulate<P: detector::Algorithm>(entry: &Entry<P>, spec: &RunSpec) -> Outcome {
-    run::<P, detector::Client>(entry, spec).expect("the specification makes sense")
-}
+use conclave_sim::{Action, Delay, Event, Outcome, Rng, RunSpec, SlowLink};
+use support::{T, at, costs, random_watch, simulate, verdict};
 
 fn setup(n: u32) -> Setup {
     Setup::new(Topology::complete(n))

@@ -5,15 +5,20 @@
 mod support;
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use conclave_algorithms::catalogue::{self, Visitor};
-use conclave_protocol::{Channels, Client, Entry, Info, Protocol, Reliable, Setup};
-use conclave_sim::run;
+use conclave_protocol::{Channels, Client, Entry, Info, Property, Protocol, Reliable, Setup};
+use conclave_sim::{Arrivals, RunSpec, Spread, Tracing};
 use libtest_mimic::{Arguments, Failed, Trial};
-use support::{places, random_election, random_spec, random_watch, topology, verdict};
+use support::{
+    at, places, random_election, random_spec, random_watch, simulate, topology, verdict,
+};
 
-/// How many seeds each entry is run with, spread over the sizes.
-const SEEDS: u64 = 240;
+/// How many runs each entry has, spread over the sizes …
+const RUNS: u64 = 240;
+/// … of which the first so many are recorded in full.
+const FULL: u64 = 8;
 const SIZES: RangeInclusive<u32> = 2..=9;
 
 fn main() {
@@ -22,7 +27,52 @@ fn main() {
             catalogue::visit(info.id, Check(info)).expect("it is in the catalogue")
         })
     });
-    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit();
+    let parents = Trial::test("the parents of starving mutants", parents_starve_nobody);
+    let trials = trials.chain([parents]).collect();
+    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+/// Everybody asks again as soon as it has left.
+fn endless(spec: &mut RunSpec) {
+    let Arrivals::Closed { rounds, first, think, .. } = &mut spec.workload.arrivals else { return };
+    *rounds = None;
+    *first = Spread::exactly(Duration::ZERO);
+    *think = Spread::exactly(Duration::ZERO);
+    spec.until = at(3_000);
+}
+
+/// The sound algorithm that a mutant spoils starves nobody in the runs that starve the mutant's.
+#[expect(clippy::unnecessary_wraps, reason = "that is what a trial returns")]
+fn parents_starve_nobody() -> Result<(), Failed> {
+    for info in catalogue::ALL {
+        let Some(mutant) = info.mutant.filter(|it| it.breaks == Property::NoStarvation) else {
+            continue;
+        };
+        for seed in (1..RUNS).step_by(16) {
+            catalogue::visit(mutant.of, Endless(seed)).expect("the parent is in the catalogue");
+        }
+    }
+    Ok(())
+}
+
+struct Endless(u64);
+
+impl Visitor for Endless {
+    type Output = ();
+
+    fn visit<P, C>(self, entry: &'static Entry<P>)
+    where
+        P: Protocol,
+        C: Client<P> + Client<Reliable<P>>,
+    {
+        let Self(seed) = self;
+        let setup = Setup::new(topology(entry, 5, seed));
+        let mut spec = random_spec(entry, setup, seed);
+        endless(&mut spec);
+        let outcome = simulate(entry, &spec);
+        let verdict = verdict(Property::NoStarvation, &outcome, 1);
+        assert!(!verdict.is_violated(), "{} seed={seed}: {verdict:?}", entry.info.id);
+    }
 }
 
 struct Check(&'static Info);
@@ -37,11 +87,14 @@ impl Visitor for Check {
     {
         let Self(info) = self;
         let (mut runs, mut events, mut refuted) = (0_u64, 0_u64, 0_u64);
-        for seed in 0..SEEDS {
+        // Some algorithms need a certain number of nodes, so that some seeds are no run.
+        for seed in 0..2 * RUNS {
+            if runs == RUNS {
+                break;
+            }
             let span = u64::from(SIZES.end() - SIZES.start() + 1);
             let n = SIZES.start() + (seed % span) as u32;
             let setup = Setup::new(topology(entry, n, seed));
-            // Some algorithms need a certain number of nodes.
             if (entry.config)(&setup).is_err() {
                 continue;
             }
@@ -55,13 +108,23 @@ impl Visitor for Check {
             if spec.channels == Channels::Reliable && seed % 2 == 0 {
                 spec.channels = Channels::Fifo;
             }
+            // Starvation shows where there is no end to the others' requests.
+            let starves = info.mutant.is_some_and(|it| it.breaks == Property::NoStarvation);
+            let cut_off = starves && seed % 2 == 1;
+            if cut_off {
+                endless(&mut spec);
+            }
             assert_eq!(spec.beyond(info), [], "the run keeps the model");
-            let outcome = run::<P, C>(entry, &spec)?;
+            // What a state holds has to be writable, too.
+            if seed < FULL {
+                spec.tracing = Tracing::Full;
+            }
+            let outcome = simulate(entry, &spec);
             runs += 1;
             events += outcome.stats.events;
             for &property in info.holds {
                 let verdict = verdict(property, &outcome, places);
-                if !verdict.held() {
+                if verdict.is_violated() || !verdict.held() && !cut_off {
                     let id = info.id;
                     return Err(format!("{id}: {property} n={n} seed={seed}: {verdict:?}").into());
                 }
@@ -71,7 +134,7 @@ impl Visitor for Check {
             }
         }
         println!("{}: {runs} runs, {events} events, {refuted} refutations", info.id);
-        if runs < 200 / 8 {
+        if runs < RUNS {
             return Err(format!("only {runs} runs").into());
         }
         match info.mutant {

@@ -122,7 +122,7 @@ fn a_stamp_costs_two_messages_and_a_round_trip() {
         let mut spec = spec(1, 1);
         spec.linger = Some(T);
         spec.setup.delay = T;
-        conclave_sim::run::<_, base::Client>(&PLAIN, &spec).expect("it runs")
+        support::simulate(&PLAIN, &spec)
     };
     let costs = costs(&outcome);
     assert_eq!((costs.by_label["TimeReq"], costs.by_label["TimeRep"]), (2, 2));

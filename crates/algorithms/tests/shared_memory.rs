@@ -114,7 +114,7 @@ fn dijkstra_excludes_and_goes_on_however_the_accesses_fall() {
 
 #[test]
 fn dijkstra_starves_one_who_looks_at_the_wrong_moments() {
-    for rounds in [10, 100, 1_000] {
+    for rounds in [100, 1_000] {
         let entry = &dijkstra_1965::PLAIN;
         let mut plan = vec![(1, 0, 1)];
         plan.extend(std::iter::repeat_n((0, 0, 20), rounds));

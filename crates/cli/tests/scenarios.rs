@@ -71,7 +71,9 @@ fn check(file: &Path) -> Result<(), Failed> {
         }
     }
     if output.status.code() != Some(exit) {
-        return Err(format!("{command}\n  {}, expected exit {exit}: {stderr}", output.status).into());
+        return Err(
+            format!("{command}\n  {}, expected exit {exit}: {stderr}", output.status).into()
+        );
     }
     if expectations == 0 { Err("a scenario expects something".into()) } else { Ok(()) }
 }
@@ -105,9 +107,8 @@ impl Run {
     }
 
     fn find(&self, what: &str) -> Result<String, Failed> {
-        let join = |nodes: Vec<u64>| {
-            nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
-        };
+        let join =
+            |nodes: Vec<u64>| nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let entries = self.entries();
         if let Some(label) = what.strip_prefix("count ") {
             return Ok(self.report["costs"]["by_label"][label].as_u64().unwrap_or(0).to_string());
