@@ -1,5 +1,6 @@
 //! One file for each command: its flags, and what it does.
 
+pub mod compare;
 pub mod explain;
 pub mod list;
 pub mod replay;

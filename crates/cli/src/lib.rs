@@ -11,6 +11,7 @@ pub mod report;
 mod simulate;
 pub mod spec_args;
 mod terminal;
+pub mod theory;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -60,6 +61,8 @@ pub enum Command {
     /// Run a recorded trace again and compare, event by event
     #[command(after_help = EXIT_CODES)]
     Replay(commands::replay::Args),
+    /// Compare the algorithms of a family: measured, in theory, and as the lectures have it
+    Compare(commands::compare::Args),
 }
 
 /// How a command ended, if it did what was asked.
@@ -190,6 +193,7 @@ impl Command {
             Self::Explain(args) => commands::explain::perform(args, terminal, out),
             Self::Run(args) => commands::run::perform(args, given, terminal, out),
             Self::Replay(args) => commands::replay::perform(args, terminal, out),
+            Self::Compare(args) => commands::compare::perform(args, terminal, out),
         }
     }
 }

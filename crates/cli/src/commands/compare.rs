@@ -1,0 +1,301 @@
+//! `conclave compare`: what the algorithms of a family cost, measured beside theory and beside
+//! what the lectures claim.
+
+mod claims;
+mod election;
+mod html;
+mod mutex;
+mod plot;
+mod tables;
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use conclave_algorithms::catalogue;
+use conclave_protocol::Info;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::{Done, Failure, Terminal, find};
+use claims::Claims;
+use election::Election;
+use mutex::Size;
+
+/// Compare the algorithms of a family: measured, in theory, and as the lectures have it
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// The family: mutex or election
+    pub family: String,
+    /// Numbers of nodes
+    #[arg(long, short, value_name = "N,…", value_delimiter = ',')]
+    #[arg(default_values_t = [3, 7, 13, 31, 57], value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pub nodes: Vec<u32>,
+    /// How many runs under load to average over
+    #[arg(long, value_name = "K", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1000))]
+    pub seeds: u64,
+    /// Only these algorithms, with or without the family
+    #[arg(long, value_name = "ID,…", value_delimiter = ',')]
+    pub only: Vec<String>,
+    /// Include the algorithms that exist to be refuted
+    #[arg(long)]
+    pub mutants: bool,
+    /// Print Markdown
+    #[arg(long, conflicts_with = "json")]
+    pub markdown: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Write a page with tables and plots to this file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+/// Everything that was measured, and everything there is to say beside it.
+#[derive(Debug, Serialize)]
+struct Comparison {
+    family: String,
+    nodes: Vec<u32>,
+    seeds: u64,
+    /// How long a process stays inside, in units of `T`.
+    stay: u32,
+    algorithms: Vec<Algorithm>,
+    claims: Claims,
+}
+
+/// One algorithm of the comparison.
+#[derive(Debug, Serialize)]
+struct Algorithm {
+    id: &'static str,
+    title: &'static str,
+    /// By number of nodes, for mutual exclusion.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sizes: Vec<Size>,
+    /// By number of nodes and initiator, for elections.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    elections: Vec<Election>,
+}
+
+impl Algorithm {
+    fn name(&self) -> &'static str {
+        self.id.split_once('/').map_or(self.id, |(_, name)| name)
+    }
+}
+
+/// Measures and prints.
+pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<Done, Failure> {
+    let algorithms = chosen(args)?;
+    let comparison = compare(args, &algorithms);
+    if let Some(path) = &args.html {
+        let page = html::page(&comparison);
+        let failed = |error| Failure::File { path: path.clone(), error };
+        std::fs::write(path, page).map_err(failed)?;
+        if !args.json && !args.markdown {
+            writeln!(out, "wrote {}", path.display())?;
+            return Ok(Done::Well);
+        }
+    }
+    if args.json {
+        serde_json::to_writer_pretty(&mut *out, &comparison).map_err(std::io::Error::from)?;
+        writeln!(out)?;
+    } else if args.markdown {
+        out.write_all(tables::markdown(&comparison).as_bytes())?;
+    } else {
+        out.write_all(tables::text(&comparison, terminal.width).as_bytes())?;
+    }
+    Ok(Done::Well)
+}
+
+/// The algorithms that are compared.
+fn chosen(args: &Args) -> Result<Vec<&'static Info>, Failure> {
+    if !["mutex", "election"].contains(&args.family.as_str()) {
+        let family = &args.family;
+        let text = format!("there is nothing to compare about {family:?}; try mutex or election");
+        return Err(Failure::Usage(text));
+    }
+    let asked = args.only.iter().map(|id| match id.contains('/') {
+        true => id.clone(),
+        false => format!("{}/{id}", args.family),
+    });
+    let only = asked.map(|id| find(&id)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(other) = only.iter().find(|info| info.family() != args.family) {
+        let text = format!("{} is not of the family {}", other.id, args.family);
+        return Err(Failure::Usage(text));
+    }
+    if !only.is_empty() {
+        return Ok(only);
+    }
+    let family = catalogue::ALL.iter().copied().filter(|info| info.family() == args.family);
+    Ok(family.filter(|info| args.mutants || info.mutant.is_none()).collect())
+}
+
+fn compare(args: &Args, algorithms: &[&'static Info]) -> Comparison {
+    let election = args.family == "election";
+    // Drawn on a terminal only.
+    let progress = ProgressBar::new((algorithms.len() * args.nodes.len()) as u64);
+    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg:30}") {
+        progress.set_style(style);
+    }
+    let measured = algorithms.iter().map(|&info| {
+        let (mut sizes, mut elections) = (Vec::new(), Vec::new());
+        for &nodes in &args.nodes {
+            progress.set_message(format!("{} × {nodes}", info.name()));
+            if election {
+                let calls = election::initiators(nodes).into_iter();
+                elections.extend(calls.map(|call| election::measure(info, nodes, call)));
+            } else {
+                sizes.push(mutex::measure(info, nodes, args.seeds));
+            }
+            progress.inc(1);
+        }
+        Algorithm { id: info.id, title: info.title, sizes, elections }
+    });
+    let algorithms: Vec<Algorithm> = measured.collect();
+    progress.finish_and_clear();
+    let claims = Claims::about(algorithms.iter().map(|algorithm| algorithm.id));
+    let (family, nodes) = (args.family.clone(), args.nodes.clone());
+    Comparison { family, nodes, seeds: args.seeds, stay: mutex::STAY, algorithms, claims }
+}
+
+/// A number as one would write it: no more than two decimals, and none that are zero.
+fn figure(value: f64) -> String {
+    let rounded = format!("{value:.2}");
+    rounded.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// The same, or a dash.
+fn or_dash(value: Option<f64>) -> String {
+    value.map_or_else(|| "–".to_owned(), figure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn args(family: &str, nodes: &[u32], only: &[&str]) -> Args {
+        Args {
+            family: family.to_owned(),
+            nodes: nodes.to_vec(),
+            seeds: 1,
+            only: only.iter().map(ToString::to_string).collect(),
+            mutants: false,
+            markdown: false,
+            json: false,
+            html: None,
+        }
+    }
+
+    fn compared(args: &Args) -> Comparison {
+        compare(args, &chosen(args).expect("they exist"))
+    }
+
+    #[test]
+    fn the_table_of_two_algorithms_among_three_nodes() {
+        let comparison = compared(&args("mutex", &[3], &["ricart-agrawala", "mutex/token-ring"]));
+        let text = tables::text(&comparison, 120);
+        let expected = "\
+N = 3: costs
+
+algorithm        messages alone  theory  messages saturated  entry delay  theory  sync delay  theory  response
+ricart-agrawala             4+0     4+0                   4            2       2           1       1      2T+E
+token-ring                  2+0     2+0                   1            2       2           1       1      2T+E
+
+N = 3: under load
+
+algorithm        bytes per entry  entries per T  theory  fairness  waiting p50  waiting p99  overtaken  burst messages
+ricart-agrawala               12         0.0909  0.0909     1.000           23           23          2              12
+token-ring                     2         0.0909  0.0909     1.000           23           23          2              24
+";
+        assert!(text.starts_with(expected), "{text}");
+        assert!(text.contains("[2] ✗ [002] ricart-agrawala, exit: N-1 — double count"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+    }
+
+    #[test]
+    fn a_voting_deadlock_is_reported_as_such() {
+        let comparison = compared(&args("mutex", &[7], &["maekawa"]));
+        let figures = comparison.algorithms[0].sizes[0].figures.as_ref().expect("it fits");
+        assert_eq!(figures.burst.stuck.as_deref(), Some("0 of 7 got in"));
+        assert!(tables::text(&comparison, 120).contains("maekawa: all at once: 0 of 7 got in"));
+    }
+
+    #[test]
+    fn an_algorithm_that_does_not_fit_says_why() {
+        let info = find("mutex/ricart-agrawala").expect("it exists");
+        let unfit = Some("it needs more".to_owned());
+        let sizes = vec![Size { nodes: 2, figures: None, unfit }];
+        let algorithm = Algorithm { id: info.id, title: info.title, sizes, elections: Vec::new() };
+        let mut comparison = compared(&args("mutex", &[2], &["token-ring"]));
+        comparison.algorithms.push(algorithm);
+        assert!(tables::markdown(&comparison).contains("ricart-agrawala: – because it needs more"));
+    }
+
+    #[test]
+    fn the_json_can_be_read_back() {
+        let mut args = args("mutex", &[3, 4], &["centralized", "raymond-tree"]);
+        args.json = true;
+        let mut out = Vec::new();
+        let terminal = Terminal { color: crate::Color::Never, ascii: false, width: 120 };
+        perform(&args, &terminal, &mut out).expect("it is printed");
+        let json: serde_json::Value = serde_json::from_slice(&out).expect("it is JSON");
+        let figures = &json["algorithms"][0]["sizes"][1]["figures"];
+        assert_eq!(figures["idle"]["messages"]["measured"], 3.0);
+        assert_eq!(figures["idle"]["messages"]["theory"], 3.0);
+        assert_eq!(json["claims"]["by_algorithm"]["mutex/centralized"]["001"][0]["formula"], "3");
+    }
+
+    #[test]
+    fn the_page_is_well_formed_and_needs_nothing_else() {
+        let only = ["centralized", "ricart-agrawala", "maekawa"];
+        for comparison in
+            [compared(&args("mutex", &[3, 7], &only)), compared(&args("election", &[4], &[]))]
+        {
+            let page = html::page(&comparison);
+            for foreign in ["http:", "https:", "<script", "<link", "src=", "@import", "url("] {
+                assert!(!page.contains(foreign), "{foreign} in the page");
+            }
+            assert!(page.contains("<svg") && page.contains("prefers-color-scheme: dark"));
+            assert_well_formed(&page);
+        }
+    }
+
+    /// Every element is closed, in order.
+    fn assert_well_formed(page: &str) {
+        let mut open = Vec::new();
+        for tag in page.split('<').skip(1) {
+            let (tag, text) = tag.split_once('>').expect("every tag ends");
+            assert!(!text.contains('>'), "a loose > after <{tag}>");
+            let name = tag.trim_start_matches('/').split([' ', '/']).next().expect("a name");
+            if tag.starts_with('!') || tag.ends_with('/') {
+                continue;
+            }
+            if tag.starts_with('/') {
+                assert_eq!(open.pop(), Some(name), "</{name}>");
+            } else {
+                assert_eq!(tag.matches('"').count() % 2, 0, "<{tag}>");
+                open.push(name);
+            }
+        }
+        assert_eq!(open, [""; 0]);
+    }
+
+    #[test]
+    fn elections_are_compared_by_initiator() {
+        let text = tables::text(&compared(&args("election", &[4, 20], &["bully"])), 120);
+        assert!(
+            text.contains("bully             p0        11      11           4       4      p2"),
+            "{text}"
+        );
+        assert!(text.contains("N-2 election messages ✗"), "{text}");
+    }
+
+    #[test]
+    fn only_families_and_algorithms_that_exist_are_compared() {
+        let refused = |family, only: &[&str]| {
+            chosen(&args(family, &[3], only)).expect_err("it is refused").to_string()
+        };
+        assert!(refused("poetry", &[]).contains("try mutex or election"));
+        assert!(refused("mutex", &["election/bully"]).contains("is not of the family mutex"));
+        assert!(refused("mutex", &["ricart-agrwala"]).contains("mutex/ricart-agrawala"));
+    }
+}

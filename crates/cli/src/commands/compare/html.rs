@@ -1,0 +1,182 @@
+//! The comparison as one page that needs nothing else: no network, no script.
+
+use std::fmt::Write as _;
+
+use super::mutex::Figures;
+use super::plot::{Line, Plot};
+use super::tables::{Sheet, sheets};
+use super::{Comparison, claims};
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --ink: #1c1e21; --dim: #5c6370; --page: #ffffff; --soft: #f3f4f6;
+  --rule: #d9dce1; --c0: #1764ab; --c1: #c2410c; --c2: #15803d; --c3: #a21caf; --c4: #b45309;
+  --c5: #0e7490; --c6: #be123c; --c7: #4d5566; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e7ea; --dim: #9aa1ad; --page: #16181d;
+  --soft: #20242b; --rule: #363c47; --c0: #6cb2f5; --c1: #fb923c; --c2: #4ade80; --c3: #e879f9;
+  --c4: #facc15; --c5: #22d3ee; --c6: #fb7185; --c7: #b6bdc9; } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--page);
+  max-width: 1200px; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2.5rem; }
+p.about, ul.notes, ol.notes { color: var(--dim); }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid var(--rule); }
+th { vertical-align: bottom; background: var(--soft); }
+th.word, td.word { text-align: left; }
+tbody tr:hover { background: var(--soft); }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 520px), 1fr));
+  gap: 1.5rem; }
+figure { margin: 0; } figcaption { font-weight: 600; }
+svg { width: 100%; height: auto; }
+svg text { fill: var(--ink); font-size: 11px; } svg .tick, svg .axis { fill: var(--dim); }
+svg .grid { stroke: var(--rule); stroke-width: .5; }
+.line polyline { fill: none; stroke: var(--c); stroke-width: 1.6; }
+.line polyline.theory { stroke-width: 6; opacity: .25; }
+.line polyline.leader { stroke-width: .5; opacity: .6; }
+.line circle { fill: var(--c); } .line text { fill: var(--c); }
+.line:hover polyline { stroke-width: 3; } .line:hover polyline.theory { stroke-width: 9; }
+.line:hover text { font-weight: 700; }
+.c0 { --c: var(--c0); } .c1 { --c: var(--c1); } .c2 { --c: var(--c2); } .c3 { --c: var(--c3); }
+.c4 { --c: var(--c4); } .c5 { --c: var(--c5); } .c6 { --c: var(--c6); } .c7 { --c: var(--c7); }
+";
+
+/// The whole page.
+pub(super) fn page(comparison: &Comparison) -> String {
+    let family = escape(&comparison.family);
+    let mut page = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
+         <title>conclave compare {family}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
+         <h1>{family}: measured, in theory, and as the lectures have it</h1>\n"
+    );
+    let _ = writeln!(
+        page,
+        "<p class=\"about\">Every message takes one unit of time T. Under load, everybody asks \
+         again as soon as it has left, and stays inside for {} T; means over {} runs. Signs: \
+         {}.</p>",
+        comparison.stay,
+        comparison.seeds,
+        escape(&claims::legend()),
+    );
+    let drawn: Vec<String> = plots(comparison).iter().filter_map(figure).collect();
+    if !drawn.is_empty() {
+        page.push_str(
+            "<h2>Over the number of nodes</h2>\n<p class=\"about\">Thin: measured. Broad: \
+                       theory.</p>\n<div class=\"plots\">\n",
+        );
+        page.extend(drawn);
+        page.push_str("</div>\n");
+    }
+    for sheet in sheets(comparison, false) {
+        table(&sheet, &mut page);
+    }
+    page.push_str("</body>\n</html>\n");
+    page
+}
+
+fn figure(plot: &Plot) -> Option<String> {
+    let svg = plot.svg()?;
+    Some(format!("<figure><figcaption>{}</figcaption>\n{svg}</figure>\n", plot.title))
+}
+
+fn plots(comparison: &Comparison) -> Vec<Plot> {
+    if comparison.family == "election" {
+        return elections(comparison);
+    }
+    type Read = fn(&Figures) -> Option<f64>;
+    let of = |title, unit, log, measured: Read, theory: Read| Plot {
+        title,
+        unit,
+        log,
+        lines: lines(comparison, measured, theory),
+    };
+    vec![
+        of(
+            "Messages per entry, alone",
+            "messages",
+            true,
+            |f| f.idle.messages.measured,
+            |f| f.idle.messages.theory,
+        ),
+        of("Messages per entry, saturated", "messages", true, |f| f.saturated.messages, |_| None),
+        of(
+            "Synchronization delay",
+            "T",
+            false,
+            |f| f.burst.sync_delay.filter(|_| f.burst.stuck.is_none()),
+            |f| f.burst.sync_theory.filter(|(a, b)| a == b).map(|(delay, _)| delay),
+        ),
+        of(
+            "Entries per T, saturated",
+            "entries per T",
+            false,
+            |f| f.saturated.throughput,
+            |f| f.saturated.throughput_theory,
+        ),
+    ]
+}
+
+fn lines(
+    comparison: &Comparison,
+    measured: fn(&Figures) -> Option<f64>,
+    theory: fn(&Figures) -> Option<f64>,
+) -> Vec<Line> {
+    let lines = comparison.algorithms.iter().enumerate().map(|(style, algorithm)| {
+        let points = |read: fn(&Figures) -> Option<f64>| {
+            let sizes = algorithm
+                .sizes
+                .iter()
+                .filter_map(|size| Some((f64::from(size.nodes), read(size.figures.as_ref()?)?)));
+            sizes.collect::<Vec<_>>()
+        };
+        let (measured, theory) = (points(measured), points(theory));
+        Line { name: algorithm.name(), style, measured, theory }
+    });
+    lines.filter(|line| !line.measured.is_empty()).collect()
+}
+
+/// The worst initiator is the lowest.
+fn elections(comparison: &Comparison) -> Vec<Plot> {
+    let lines = comparison.algorithms.iter().enumerate().map(|(style, algorithm)| {
+        let worst = || algorithm.elections.iter().filter(|election| election.initiator == 0);
+        let nodes = |election: &super::Election| f64::from(election.nodes);
+        Line {
+            name: algorithm.name(),
+            style,
+            measured: worst().filter_map(|e| Some((nodes(e), e.messages.measured?))).collect(),
+            theory: worst().filter_map(|e| Some((nodes(e), e.messages.theory?))).collect(),
+        }
+    });
+    let title = "Messages of an election that the lowest node calls";
+    vec![Plot { title, unit: "messages", log: true, lines: lines.collect() }]
+}
+
+fn table(sheet: &Sheet, page: &mut String) {
+    let cells = |tag: &str, cells: &[String], page: &mut String| {
+        page.push_str("<tr>");
+        for (i, cell) in cells.iter().enumerate() {
+            let class = if i < sheet.words { " class=\"word\"" } else { "" };
+            let _ = write!(page, "<{tag}{class}>{}</{tag}>", escape(cell));
+        }
+        page.push_str("</tr>\n");
+    };
+    let _ =
+        write!(page, "<h2>{}</h2>\n<div class=\"scroll\"><table>\n<thead>", escape(&sheet.title));
+    cells("th", &sheet.head, page);
+    page.push_str("</thead>\n<tbody>\n");
+    for row in &sheet.rows {
+        cells("td", row, page);
+    }
+    page.push_str("</tbody>\n</table></div>\n");
+    if !sheet.notes.is_empty() {
+        page.push_str("<ul class=\"notes\">\n");
+        for note in &sheet.notes {
+            let _ = writeln!(page, "<li>{}</li>", escape(note));
+        }
+        page.push_str("</ul>\n");
+    }
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}

@@ -1,0 +1,279 @@
+//! Mutual exclusion measured: alone, all at once, and without a pause.
+
+use std::time::Duration;
+
+use conclave_algorithms::quorum::{Construction, Quorums};
+use conclave_protocol::{Info, Links, NodeId, Setup, Topology};
+use conclave_sim::{Arrivals, Costs, Outcome, RunSpec, Spread, Tracing, Workload};
+use serde::Serialize;
+
+use crate::theory::formula::{Params, whole};
+use crate::theory::setups::{T, at};
+use crate::theory::{Row, rows_of};
+use crate::{clients, simulate};
+
+/// `E`, how long a process stays inside, in units of `T`.
+pub(super) const STAY: u32 = 10;
+
+/// What an algorithm costs among so many nodes.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Size {
+    pub(super) nodes: u32,
+    /// What was measured, unless the algorithm does not fit.
+    pub(super) figures: Option<Figures>,
+    /// Why it does not.
+    pub(super) unfit: Option<String>,
+}
+
+/// Everything measured about an algorithm among so many nodes. Times are in units of `T`.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Figures {
+    pub(super) idle: Idle,
+    pub(super) burst: Burst,
+    pub(super) saturated: Saturated,
+}
+
+/// One node asks, the last that may, while nobody else does.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Idle {
+    pub(super) messages: Beside,
+    pub(super) messages_entry: Beside,
+    pub(super) messages_exit: Beside,
+    pub(super) entry_delay: Beside,
+    /// From asking to leaving, without the stay itself.
+    pub(super) response: Beside,
+}
+
+/// Everybody asks at once.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Burst {
+    pub(super) messages: u64,
+    /// From one leaving to the next entering: the mean.
+    pub(super) sync_delay: Option<f64>,
+    /// The least and the most that theory knows of.
+    pub(super) sync_theory: Option<(f64, f64)>,
+    /// How many got in, if not all did.
+    pub(super) stuck: Option<String>,
+}
+
+/// Everybody asks again as soon as it has left.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Saturated {
+    pub(super) messages: Option<f64>,
+    pub(super) bytes: Option<f64>,
+    /// Entries per `T`.
+    pub(super) throughput: Option<f64>,
+    /// `1/(d+E)`, where theory knows the synchronization delay `d`.
+    pub(super) throughput_theory: Option<f64>,
+    /// Jain's index.
+    pub(super) fairness: Option<f64>,
+    pub(super) waiting_p50: f64,
+    pub(super) waiting_p99: f64,
+    pub(super) overtaking: u64,
+    /// What came to a halt, if something did.
+    pub(super) stuck: Option<String>,
+}
+
+/// A figure, and what theory says it is.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct Beside {
+    pub(super) measured: Option<f64>,
+    pub(super) theory: Option<f64>,
+}
+
+/// Measures an algorithm among `nodes` nodes.
+pub(super) fn measure(info: &'static Info, nodes: u32, seeds: u64) -> Size {
+    let setup = Setup::new(topology(info, nodes));
+    let figures = clients(info.id, &setup).map_err(|failure| failure.to_string());
+    let figures = figures.and_then(|clients| {
+        if clients.is_empty() {
+            return Err("nobody would be left to ask".to_owned());
+        }
+        let system = System { info, setup, clients };
+        let burst = system.burst()?;
+        Ok(Figures { idle: system.idle()?, saturated: system.saturated(seeds, &burst)?, burst })
+    });
+    match figures {
+        Ok(figures) => Size { nodes, figures: Some(figures), unfit: None },
+        Err(reason) => Size { nodes, figures: None, unfit: Some(reason) },
+    }
+}
+
+/// What the algorithm wants, and a binary tree where it wants a tree.
+pub(super) fn topology(info: &Info, nodes: u32) -> Topology {
+    match info.model.links {
+        Links::Complete => Topology::complete(nodes),
+        Links::Ring => Topology::ring(nodes),
+        Links::Tree => Topology::binary(nodes),
+    }
+}
+
+struct System {
+    info: &'static Info,
+    setup: Setup,
+    clients: std::ops::Range<u32>,
+}
+
+impl System {
+    fn idle(&self) -> Result<Idle, String> {
+        let requester = NodeId(self.clients.end - 1);
+        let (_, costs) = self.run(Workload::burst([requester], T * STAY), |_| {})?;
+        let entry = costs.entries.first().ok_or("nobody asked")?;
+        let theory = self.idle_theory(requester);
+        let figure = |quantity| {
+            let (row, params) = theory.as_ref()?;
+            row.figure(quantity, params)?.ok().map(|number| number.to_f64())
+        };
+        let beside = |quantity, measured| Beside { measured, theory: figure(quantity) };
+        let entered = entry.entered.map(|entered| in_units(entered - entry.asked));
+        let left = entry.left.map(|left| in_units(left - entry.asked) - f64::from(STAY));
+        let messages = entry.messages_entry + entry.messages_exit;
+        let count = |messages: u64| entry.left.map(|_| messages as f64);
+        Ok(Idle {
+            messages: beside("messages_total", count(messages)),
+            messages_entry: beside("messages_entry", count(entry.messages_entry)),
+            messages_exit: beside("messages_exit", count(entry.messages_exit)),
+            entry_delay: beside("entry_delay_hops", entered),
+            response: beside("response_time", left),
+        })
+    }
+
+    fn burst(&self) -> Result<Burst, String> {
+        let everybody = self.clients.clone().map(NodeId);
+        let (_, costs) = self.run(Workload::burst(everybody, T * STAY), |_| {})?;
+        let (entered, asked) = (costs.entered().count(), self.clients.len());
+        let delays = costs.handovers.iter().map(|handover| in_units(handover.delay));
+        Ok(Burst {
+            messages: costs.messages,
+            sync_delay: mean(delays.collect()),
+            sync_theory: sync_theory(self.info.id),
+            stuck: (entered < asked).then(|| format!("{entered} of {asked} got in")),
+        })
+    }
+
+    /// The mean over the seeds, which decide when each asks for the first time.
+    fn saturated(&self, seeds: u64, burst: &Burst) -> Result<Saturated, String> {
+        let clients = self.clients.len() as u32;
+        let runs = (0..seeds.max(1)).map(|seed| {
+            let workload = Workload {
+                arrivals: Arrivals::Closed {
+                    clients: self.clients.clone(),
+                    rounds: None,
+                    first: Spread::between(Duration::ZERO, T * 4),
+                    think: Spread::exactly(Duration::ZERO),
+                },
+                hold: Spread::exactly(T * STAY),
+            };
+            let (outcome, costs) = self.run(workload, |spec| {
+                spec.seed = seed;
+                spec.tracing = Tracing::Sizes;
+                // Long enough for some twenty turns each, whatever a hand-over takes.
+                spec.until = at(20 * (STAY + 3) * clients.max(4));
+            })?;
+            Ok((outcome, costs))
+        });
+        let runs = runs.collect::<Result<Vec<_>, String>>()?;
+        let stuck = runs.iter().find_map(|(outcome, costs)| {
+            let entered = costs.entered().filter_map(|entry| entry.entered);
+            let half = (outcome.at - at(0)) / 2;
+            let late = entered.filter(|&entered| entered - at(0) > half).count();
+            let early = outcome.at < at(20 * (STAY + 3) * clients.max(4));
+            (late == 0 || early)
+                .then(|| format!("stopped after {} entries", costs.entered().count()))
+        });
+        if stuck.is_some() {
+            return Ok(Saturated { stuck, ..Saturated::default() });
+        }
+        let average = |of: &dyn Fn(&Costs) -> Option<f64>| {
+            mean(runs.iter().filter_map(|(_, costs)| of(costs)).collect())
+        };
+        let messages = average(&|costs| {
+            let done = costs.entries.iter().filter(|entry| entry.left.is_some());
+            mean(done.map(|e| (e.messages_entry + e.messages_exit) as f64).collect())
+        });
+        let size = average(&|costs| Some(costs.bytes as f64 / costs.messages.max(1) as f64));
+        let waiting = |of: fn(&Costs) -> Duration| average(&|costs| Some(in_units(of(costs))));
+        let exactly = burst.sync_theory.filter(|(least, most)| least == most);
+        let places = crate::places(self.info, &self.setup);
+        Ok(Saturated {
+            messages,
+            bytes: messages.zip(size).map(|(messages, size)| messages * size),
+            throughput: average(&|costs| costs.throughput().map(|rate| rate * T.as_secs_f64())),
+            throughput_theory: exactly
+                .filter(|_| places == 1)
+                .map(|(delay, _)| 1.0 / (delay + f64::from(STAY))),
+            fairness: average(&Costs::fairness),
+            waiting_p50: waiting(|costs| costs.waiting().p50).unwrap_or_default(),
+            waiting_p99: waiting(|costs| costs.waiting().p99).unwrap_or_default(),
+            overtaking: runs.iter().map(|(_, costs)| costs.overtaking()).max().unwrap_or(0),
+            stuck: None,
+        })
+    }
+
+    fn run(
+        &self,
+        workload: Workload,
+        edit: impl FnOnce(&mut RunSpec),
+    ) -> Result<(Outcome, Costs), String> {
+        let mut spec = RunSpec::new(self.info, self.setup.clone());
+        spec.workload = workload;
+        spec.until = at(40 * (STAY + 10) * self.setup.n().max(10));
+        edit(&mut spec);
+        let outcome = simulate(&spec).map_err(|failure| failure.to_string())?;
+        let costs = Costs::of(&outcome.trace);
+        Ok((outcome, costs))
+    }
+
+    /// The row about a lone requester, and the parameters that make it this one.
+    fn idle_theory(&self, requester: NodeId) -> Option<(&'static Row, Params)> {
+        let n = self.setup.n();
+        let coordinators = n / 2;
+        let topology = &self.setup.topology;
+        let quorum = Quorums::new(Construction::Best, n).ok().map(|quorums| quorums.size() as u32);
+        let units = crate::places(self.info, &self.setup);
+        let distance = match self.info.model.links {
+            Links::Tree => topology.distances(NodeId(0))[requester.index()],
+            Links::Ring | Links::Complete => requester.0,
+        };
+        let mut params: Params = [
+            ("N", n),
+            ("i", requester.0),
+            ("d", distance),
+            ("n", coordinators),
+            ("m", coordinators / 2 + 1),
+            ("T", 1),
+            // The response is given without the stay.
+            ("E", 0),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), whole(value)))
+        .collect();
+        let k = if units > 1 { Some(units) } else { quorum };
+        params.extend(k.map(|k| ("K".to_owned(), whole(k))));
+        let alone = ["idle", "idle-projective", "idle-ask-m", "non-holder", "first"];
+        let alone = alone.into_iter().chain(["first-entry-of-id-i", "distance-d"]);
+        let row = alone.filter_map(|scenario| crate::theory::row(self.info.id, scenario)).next();
+        row.map(|row| (row, params))
+    }
+}
+
+/// The least and the most that the rows about the algorithm give for the synchronization delay,
+/// those left out that are about a line of nodes.
+fn sync_theory(id: &str) -> Option<(f64, f64)> {
+    let none = Params::new();
+    let rows = rows_of(id).filter(|row| row.scenario != "burst-chain");
+    let delays = rows.filter_map(|row| row.figure("sync_delay_hops", &none)?.ok());
+    delays.map(|delay| delay.to_f64()).fold(None, |range, delay| {
+        let (least, most) = range.unwrap_or((delay, delay));
+        Some((delay.min(least), delay.max(most)))
+    })
+}
+
+fn mean(values: Vec<f64>) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+/// A duration in units of `T`.
+pub(super) fn in_units(duration: Duration) -> f64 {
+    duration.as_secs_f64() / T.as_secs_f64()
+}

@@ -1,0 +1,194 @@
+//! Small line plots as SVG.
+
+use std::fmt::Write as _;
+
+use super::figure;
+
+/// A plot over the number of nodes.
+pub(super) struct Plot {
+    pub(super) title: &'static str,
+    pub(super) unit: &'static str,
+    /// Whether both axes are logarithmic, or only the horizontal one.
+    pub(super) log: bool,
+    pub(super) lines: Vec<Line>,
+}
+
+/// What was measured, and what theory says.
+pub(super) struct Line {
+    pub(super) name: &'static str,
+    /// Which colour and dash it has on the whole page.
+    pub(super) style: usize,
+    pub(super) measured: Vec<(f64, f64)>,
+    pub(super) theory: Vec<(f64, f64)>,
+}
+
+const WIDTH: f64 = 720.0;
+const HEIGHT: f64 = 380.0;
+const LEFT: f64 = 60.0;
+const RIGHT: f64 = 160.0;
+const TOP: f64 = 12.0;
+const BOTTOM: f64 = 44.0;
+/// How many colours the page has; then dashes vary.
+const COLORS: usize = 8;
+const DASHES: [&str; 4] = ["none", "7 3", "2 3", "9 3 2 3"];
+/// The least distance of two labels.
+const LABEL: f64 = 11.0;
+
+impl Plot {
+    /// The plot as an SVG element, or nothing if there is nothing to plot.
+    pub(super) fn svg(&self) -> Option<String> {
+        let shown = |&(_, y): &(f64, f64)| !self.log || y > 0.0;
+        let points = || {
+            let both = self.lines.iter().flat_map(|line| line.measured.iter().chain(&line.theory));
+            both.copied().filter(shown)
+        };
+        points().next()?;
+        let bounds = |values: &dyn Fn((f64, f64)) -> f64| {
+            points().map(values).fold((f64::MAX, f64::MIN), |(a, b), v| (a.min(v), b.max(v)))
+        };
+        let horizontal = Axis::new(bounds(&|(x, _)| x), true, LEFT, WIDTH - RIGHT);
+        let vertical = Axis::new(bounds(&|(_, y)| y), self.log, HEIGHT - BOTTOM, TOP);
+        let at = |(x, y): (f64, f64)| (horizontal.at(x), vertical.at(y));
+
+        let title = self.title;
+        let mut svg =
+            format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">\n");
+        let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
+        for y in vertical.ticks() {
+            let (py, label) = (vertical.at(y), figure(y));
+            let _ = writeln!(
+                svg,
+                "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{py:.1}\" x2=\"{right}\" y2=\"{py:.1}\"/>\
+                 <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
+                LEFT - 6.0,
+                py + 4.0,
+            );
+        }
+        let mut sizes: Vec<f64> = points().map(|(x, _)| x).collect();
+        sizes.sort_by(f64::total_cmp);
+        sizes.dedup();
+        for x in sizes {
+            let (px, label) = (horizontal.at(x), figure(x));
+            let _ = writeln!(
+                svg,
+                "<line class=\"grid\" x1=\"{px:.1}\" y1=\"{TOP}\" x2=\"{px:.1}\" y2=\"{bottom}\"/>\
+                 <text class=\"tick\" x=\"{px:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>",
+                bottom + 16.0,
+            );
+        }
+        let _ = writeln!(
+            svg,
+            "<text class=\"axis\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">nodes N</text>\
+             <text class=\"axis\" transform=\"translate(14 {:.1}) rotate(-90)\" \
+             text-anchor=\"middle\">{}</text>",
+            LEFT.midpoint(right),
+            bottom + 34.0,
+            TOP.midpoint(bottom),
+            self.unit,
+        );
+        for (line, label) in self.lines.iter().zip(self.labels(&vertical)) {
+            let keep = |points: &[(f64, f64)]| -> Vec<(f64, f64)> {
+                points.iter().copied().filter(shown).map(at).collect()
+            };
+            line.draw(&keep(&line.measured), &keep(&line.theory), label, &mut svg);
+        }
+        svg.push_str("</svg>\n");
+        Some(svg)
+    }
+
+    /// How high each label stands: at the end of its line, but clear of the others.
+    fn labels(&self, vertical: &Axis) -> Vec<f64> {
+        let ends = self.lines.iter().map(|line| {
+            let end = line.measured.iter().rev().find(|(_, y)| !self.log || *y > 0.0);
+            end.map_or(HEIGHT - BOTTOM, |&(_, y)| vertical.at(y))
+        });
+        let mut order: Vec<(usize, f64)> = ends.enumerate().collect();
+        order.sort_by(|(_, a), (_, b)| a.total_cmp(b));
+        let room = (HEIGHT - TOP - 4.0) / (order.len().max(1) as f64);
+        let distance = LABEL.min(room);
+        let mut heights = vec![0.0; order.len()];
+        let mut next = TOP;
+        for (k, &(i, y)) in order.iter().enumerate() {
+            // Leave room for those that follow.
+            let latest = HEIGHT - 4.0 - distance * (order.len() - 1 - k) as f64;
+            heights[i] = y.max(next).min(latest);
+            next = heights[i] + distance;
+        }
+        heights
+    }
+}
+
+impl Line {
+    fn draw(&self, measured: &[(f64, f64)], theory: &[(f64, f64)], label: f64, svg: &mut String) {
+        let path = |points: &[(f64, f64)]| {
+            let points: Vec<String> =
+                points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+            points.join(" ")
+        };
+        let (color, dash) = (self.style % COLORS, DASHES[self.style / COLORS % DASHES.len()]);
+        let _ = write!(svg, "<g class=\"line c{color}\"><title>{}</title>", self.name);
+        if !theory.is_empty() {
+            let _ = write!(svg, "<polyline class=\"theory\" points=\"{}\"/>", path(theory));
+        }
+        if let Some(&(x, y)) = measured.last() {
+            let _ = write!(
+                svg,
+                "<polyline points=\"{}\" stroke-dasharray=\"{dash}\"/>",
+                path(measured)
+            );
+            for (x, y) in measured {
+                let _ = write!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\"/>");
+            }
+            let end = WIDTH - RIGHT + 14.0;
+            let _ = write!(
+                svg,
+                "<polyline class=\"leader\" points=\"{x:.1},{y:.1} {:.1},{label:.1}\"/>\
+                 <text x=\"{end:.1}\" y=\"{:.1}\">{}</text>",
+                end - 2.0,
+                label + 3.0,
+                self.name,
+            );
+        }
+        svg.push_str("</g>\n");
+    }
+}
+
+/// Where numbers lie on the page.
+struct Axis {
+    least: f64,
+    most: f64,
+    log: bool,
+    from: f64,
+    to: f64,
+}
+
+impl Axis {
+    fn new((least, most): (f64, f64), log: bool, from: f64, to: f64) -> Self {
+        // From zero, unless there is none; and never from somewhere to the same place.
+        let least = if log { least } else { 0.0 };
+        let most = if most > least { most } else { least + 1.0 };
+        Self { least, most, log, from, to }
+    }
+
+    fn at(&self, value: f64) -> f64 {
+        let part = if self.log {
+            (value / self.least).ln() / (self.most / self.least).ln()
+        } else {
+            (value - self.least) / (self.most - self.least)
+        };
+        self.from + part * (self.to - self.from)
+    }
+
+    /// Round numbers: 1, 2 and 5 times the powers of ten.
+    fn ticks(&self) -> Vec<f64> {
+        let powers = (-6..=9).map(|power| 10_f64.powi(power));
+        let round: Vec<f64> = powers.flat_map(|power| [1.0, 2.0, 5.0].map(|k| k * power)).collect();
+        if self.log {
+            let inside = |tick: &f64| (self.least..=self.most).contains(tick);
+            return round.into_iter().filter(inside).collect();
+        }
+        let step = round.into_iter().find(|step| (self.most - self.least) / step <= 6.0);
+        let step = step.unwrap_or(self.most);
+        (0..=6).map(|k| f64::from(k) * step).filter(|tick| *tick <= self.most).collect()
+    }
+}

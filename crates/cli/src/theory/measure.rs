@@ -1,0 +1,224 @@
+//! How the quantities of the theory are read off a run.
+
+use std::time::Duration;
+
+use conclave_protocol::{Mark, Time};
+use conclave_sim::{Costs, EntryCost, Event, Outcome};
+
+use super::Row;
+use super::formula::{Number, Params, whole};
+use super::setups::{Experiment, Scope, T, experiments};
+use crate::simulate;
+
+/// A figure of the theory beside the one that was measured.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// What was measured.
+    pub quantity: String,
+    /// What theory says.
+    pub expected: Number,
+    /// What a run said.
+    pub measured: Number,
+    /// Whether they agree: are equal, or the measured one keeps the bound.
+    pub agrees: bool,
+}
+
+/// Runs the case of a row in every way there is, and finds every quantity it has a formula for.
+pub fn examine(row: &Row, params: &Params) -> Result<Vec<Finding>, String> {
+    let mut findings = Vec::new();
+    for experiment in experiments(row, params)? {
+        let run = Run::of(&experiment)?;
+        for (quantity, _) in row.formulas() {
+            let expected = row.figure(quantity, params).expect("it has a formula");
+            let expected = expected.map_err(|error| format!("{row}: {quantity}: {error}"))?;
+            let measured = run.measure(quantity).map_err(|why| format!("{quantity}: {why}"))?;
+            let agrees = match experiment.scope {
+                Scope::AtMost => measured.to_f64() <= expected.to_f64(),
+                _ => measured == expected,
+            };
+            let quantity = quantity.to_owned();
+            findings.push(Finding { quantity, expected, measured, agrees });
+        }
+    }
+    Ok(findings)
+}
+
+/// A run of an experiment, with what it cost.
+struct Run<'a> {
+    experiment: &'a Experiment,
+    outcome: Outcome,
+    costs: Costs,
+}
+
+impl<'a> Run<'a> {
+    fn of(experiment: &'a Experiment) -> Result<Self, String> {
+        for spec in &experiment.specs {
+            let outcome = simulate(spec).map_err(|failure| failure.to_string())?;
+            let costs = Costs::of(&outcome.trace);
+            if experiment.provided.holds(&outcome, &costs) {
+                return Ok(Self { experiment, outcome, costs });
+            }
+        }
+        Err(format!("none of {} runs is as {:?}", experiment.specs.len(), experiment.provided))
+    }
+
+    fn measure(&self, quantity: &str) -> Result<Number, String> {
+        match quantity {
+            "messages_total" => self.total(),
+            "messages_entry" => self.per_entry(|entry| match self.experiment.scope {
+                Scope::Transmissions => entry.transmissions - entry.messages_exit,
+                _ => entry.messages_entry,
+            }),
+            "messages_exit" => self.per_entry(|entry| entry.messages_exit),
+            "entry_delay_hops" => self.entry_delay(),
+            "sync_delay_hops" => self.synchronization_delay(),
+            "response_time" => self.same(self.first().map(|entry| {
+                entry.left.map(|left| units(left - entry.asked)).ok_or("it never left")
+            })),
+            "last_entry_time" => {
+                let last = self.costs.entered().filter_map(|entry| entry.entered).max();
+                last.map(|last| units(last - Time::ZERO)).ok_or_else(|| "nobody entered".into())
+            }
+            "replies_needed" => self.replies_needed(),
+            "turnaround_hops" => self.turnaround(),
+            "election_messages" => Ok(self.labelled("Election")),
+            "answer_messages" => Ok(self.labelled("Answer")),
+            "coordinator_messages" => Ok(self.labelled("Coordinator")),
+            _ => Err("nobody has said how to measure it".into()),
+        }
+    }
+
+    fn total(&self) -> Result<Number, String> {
+        let both = |entry: &EntryCost| entry.messages_entry + entry.messages_exit;
+        match self.experiment.scope {
+            Scope::Run => Ok(whole(self.costs.messages)),
+            Scope::Transmissions => Ok(whole(self.costs.transmissions)),
+            Scope::Entry(_) | Scope::EachEntry | Scope::Node(_) => self.per_entry(both),
+            Scope::WhileWaiting => {
+                let asked = self.position(Mark::Asked).ok_or("nobody asked")?;
+                let entered = self.entered_position().ok_or("nobody entered")?;
+                let waited = self.outcome.trace.records.iter().take(entered).skip(asked);
+                let sent = waited.filter(|r| matches!(r.event(), Event::Send { .. }));
+                Ok(whole(sent.count() as u64))
+            }
+            Scope::AtMost => {
+                let entered = self.costs.entered().count();
+                if entered < self.costs.entries.len() {
+                    return Err("not every request was served".into());
+                }
+                let messages = self.costs.messages;
+                Ok(Number::Real(messages as f64 / entered as f64))
+            }
+        }
+    }
+
+    /// The requests that the figures are about.
+    fn requests(&self) -> Vec<&EntryCost> {
+        let entries = &self.costs.entries;
+        match self.experiment.scope {
+            Scope::Entry(i) => entries.get(i).into_iter().collect(),
+            Scope::Node(node) => entries.iter().filter(|entry| entry.node == node).collect(),
+            _ => entries.iter().collect(),
+        }
+    }
+
+    /// Summed up over a run or a node; of each request where they are to be alike.
+    fn per_entry(&self, count: impl Fn(&EntryCost) -> u64) -> Result<Number, String> {
+        let counts = self.requests().into_iter().map(count);
+        match self.experiment.scope {
+            Scope::EachEntry => self.same(counts.map(|count| Ok(whole(count)))),
+            _ => Ok(whole(counts.sum::<u64>())),
+        }
+    }
+
+    /// The requests whose delay counts: in a run of many, that of the first to enter.
+    fn first(&self) -> impl Iterator<Item = &EntryCost> {
+        let one = matches!(self.experiment.scope, Scope::Run | Scope::Transmissions);
+        let requests = self.requests();
+        let first =
+            requests.iter().copied().min_by_key(|e| (e.entered.unwrap_or(Time::MAX), e.node));
+        if one { first.into_iter().collect() } else { requests }.into_iter()
+    }
+
+    fn entry_delay(&self) -> Result<Number, String> {
+        self.same(self.first().map(|entry| {
+            let entered = entry.entered.ok_or("it never entered")?;
+            let delay = units(entered - entry.asked);
+            let chain = self.costs.entry_hops(&self.outcome.trace, entry);
+            if self.experiment.causal && chain.map(whole) != Some(delay) {
+                return Err("the time to enter is not the length of the causal chain");
+            }
+            Ok(delay)
+        }))
+    }
+
+    fn synchronization_delay(&self) -> Result<Number, String> {
+        self.same(self.costs.handovers.iter().map(|handover| {
+            let delay = units(handover.delay);
+            let chain = self.costs.handover_hops(&self.outcome.trace, handover);
+            if chain.is_some_and(|chain| whole(chain) != delay) {
+                return Err("the time of a hand-over is not the length of the causal chain");
+            }
+            Ok(delay)
+        }))
+    }
+
+    /// How many replies had come when the requester entered.
+    fn replies_needed(&self) -> Result<Number, String> {
+        let entered = self.entered_position().ok_or("nobody entered")?;
+        let records = self.outcome.trace.records.iter().take(entered);
+        let node = self.outcome.trace.records[entered].node;
+        let replies = records.filter(|record| match record.event() {
+            Event::Deliver { label, .. } => {
+                record.node == node && self.outcome.trace.name(label) == "Reply"
+            }
+            _ => false,
+        });
+        Ok(whole(replies.count() as u64))
+    }
+
+    /// From the call for an election until the last to learn the outcome has done so.
+    fn turnaround(&self) -> Result<Number, String> {
+        let records = &self.outcome.trace.records;
+        let called = self.position(Mark::Called).ok_or("nobody called for an election")?;
+        let follows = |event| matches!(event, Event::Notice(Mark::Follows { .. }));
+        let last = records.iter().rev().find(|record| follows(record.event()));
+        let last = last.ok_or("nobody was elected")?;
+        Ok(units(last.at - records[called].at))
+    }
+
+    fn labelled(&self, label: &str) -> Number {
+        whole(self.costs.by_label.get(label).copied().unwrap_or(0))
+    }
+
+    fn position(&self, request: Mark) -> Option<usize> {
+        let wanted = Event::Request(request);
+        self.outcome.trace.records.iter().position(|record| record.event() == wanted)
+    }
+
+    fn entered_position(&self) -> Option<usize> {
+        let entered = |event| matches!(event, Event::Notice(Mark::Entered { .. }));
+        self.outcome.trace.records.iter().position(|record| entered(record.event()))
+    }
+
+    /// The one value that all have.
+    fn same(
+        &self,
+        values: impl Iterator<Item = Result<Number, &'static str>>,
+    ) -> Result<Number, String> {
+        let values = values.collect::<Result<Vec<Number>, _>>()?;
+        match values.as_slice() {
+            [first, rest @ ..] if rest.iter().all(|value| value == first) => Ok(*first),
+            [] => Err("there is nothing to measure".into()),
+            _ => {
+                let values: Vec<String> = values.iter().map(ToString::to_string).collect();
+                Err(format!("it varies: {}", values.join(" ")))
+            }
+        }
+    }
+}
+
+/// A duration in units of `T`.
+pub fn units(duration: Duration) -> Number {
+    Number::fraction(duration.as_nanos(), T.as_nanos())
+}
