@@ -17,8 +17,7 @@ pub(crate) struct Environment<P: Protocol> {
     pub(crate) now: Time,
     seq: u64,
     serial: u32,
-    queue: Calendar<Due>,
-    store: Store<Pending<P>>,
+    queue: Calendar<Pending<P>>,
     rng: Rng,
     medium: Medium,
     /// Whether messages of one link have to be kept in order, which delays alone do not.
@@ -76,7 +75,6 @@ impl<P: Protocol> Environment<P> {
             seq: 0,
             serial: 0,
             queue: Calendar::new(spec.delays.typical()),
-            store: Store { places: Vec::new(), free: Vec::new() },
             rng: Rng::new(spec.seed).fork(2),
             medium: Medium::new(spec.delays.clone()),
             ordered: fifo,
@@ -112,23 +110,20 @@ impl<P: Protocol> Environment<P> {
         pending: Pending<P>,
     ) -> u64 {
         self.seq += 1;
-        let place = self.store.put(pending);
-        self.queue.push(Key::new(at, class, by, self.seq), Due { id, place });
+        self.queue.push(Key::new(at, class, by, self.seq), id, pending);
         self.seq
     }
 
     /// Has an event happen now that was put off.
     pub(crate) fn reschedule(&mut self, key: Key, id: NodeId, pending: Pending<P>) {
         // The number stays: it is how timers and requests are recognised.
-        let place = self.store.put(pending);
-        self.queue.push(key.postponed(self.now), Due { id, place });
+        self.queue.push(key.postponed(self.now), id, pending);
     }
 
     /// Takes the next event.
     #[inline(always)]
     pub(crate) fn pop(&mut self) -> Option<(Key, NodeId, Pending<P>)> {
-        let (key, Due { id, place }) = self.queue.pop()?;
-        Some((key, id, self.store.take(place)))
+        self.queue.pop()
     }
 
     /// When the next event happens.
@@ -136,10 +131,9 @@ impl<P: Protocol> Environment<P> {
         self.queue.next_at()
     }
 
-    /// How many events are to come.
-    #[inline]
-    pub(crate) fn pending(&self) -> usize {
-        self.queue.len()
+    /// The most events that were to come at any time.
+    pub(crate) fn most_pending(&self) -> usize {
+        self.queue.most()
     }
 
     #[inline]
@@ -166,42 +160,6 @@ impl<P: Protocol> Environment<P> {
 
     pub(crate) fn apart(&self, a: NodeId, b: NodeId) -> bool {
         self.groups.as_ref().is_some_and(|groups| groups[a.index()] != groups[b.index()])
-    }
-}
-
-/// Where something happens, and where it is kept until then. Small, because the calendar moves
-/// these about and the events themselves stay where they are.
-#[derive(Clone, Copy)]
-struct Due {
-    id: NodeId,
-    place: u32,
-}
-
-/// Things, each at a place of its own until it is taken.
-struct Store<T> {
-    places: Vec<Option<T>>,
-    free: Vec<u32>,
-}
-
-impl<T> Store<T> {
-    #[inline(always)]
-    fn put(&mut self, thing: T) -> u32 {
-        match self.free.pop() {
-            Some(place) => {
-                self.places[place as usize] = Some(thing);
-                place
-            }
-            None => {
-                self.places.push(Some(thing));
-                self.places.len() as u32 - 1
-            }
-        }
-    }
-
-    #[inline(always)]
-    fn take(&mut self, place: u32) -> T {
-        self.free.push(place);
-        self.places[place as usize].take().expect("what is due is in the store")
     }
 }
 
@@ -310,16 +268,24 @@ impl<P: Protocol> Outside<'_, P> {
         let (lamport, mut owner, mut name) = (self.local.lamport, 0, 0);
         if environment.tracing != Tracing::Off {
             let charge = P::charge(&msg, self.me, to);
-            let resolved = Owner::resolve(charge, Owner::unpack(self.cause), self.me, to);
-            owner = resolved.pack();
+            owner = Owner::resolve(charge, self.cause, self.me, to);
             let label = environment.trace.label(label(&msg));
             name = label;
             let bytes = match environment.tracing {
                 Tracing::Sizes | Tracing::Full => size(&msg),
                 _ => 0,
             };
-            let event = Event::Send { to, serial, label, owner: resolved, bytes, copy };
-            environment.trace.records.push(Record::new(environment.now, self.me, lamport, event));
+            environment.trace.records.push(Record::send(
+                environment.now,
+                self.me,
+                lamport,
+                to,
+                serial,
+                owner,
+                label,
+                bytes,
+                copy,
+            ));
             if environment.tracing == Tracing::Full {
                 environment.trace.messages.push(json(&msg));
             }

@@ -1,4 +1,4 @@
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use conclave_protocol::{NodeId, Time};
@@ -65,33 +65,57 @@ impl Key {
 /// A timing wheel: the near future lies in slots of equal width, found by a bitmap; only what is
 /// further away than a revolution goes through a heap. Within a slot, events are put in order
 /// when their turn comes. The width follows the density of events, so that a turn has a few.
-/// Measured against a plain `BinaryHeap` in `benches/`.
+///
+/// An event is written once, to a place it keeps until it is popped; slots are lists linked
+/// through these places. Measured against a plain `BinaryHeap` in `benches/`.
 pub struct Calendar<T> {
-    slots: Vec<Vec<Item<T>>>,
-    occupied: [u64; SLOTS / 64],
+    places: Vec<Place<T>>,
+    /// The first of the vacant places.
+    vacant: u32,
+    /// The first place of each slot.
+    slots: [u32; SLOTS],
+    /// A bit for each slot that has one.
+    occupied: [u64; WORDS],
+    /// A bit for each word of these that has one.
+    summary: u32,
     /// The slot being emptied, latest event first.
-    current: Vec<Item<T>>,
+    current: Vec<Ticket>,
     /// Its absolute number.
     turn: u64,
     /// A slot is `2^shift` nanoseconds wide.
     shift: u32,
+    narrowest: u32,
     /// Beyond the wheel's horizon.
-    far: BinaryHeap<Item<T>>,
+    far: BinaryHeap<Reverse<Ticket>>,
     len: usize,
     /// Turns and events since the width was last looked at.
     turns: u32,
     taken: u32,
 }
 
-struct Item<T> {
+struct Place<T> {
     key: Key,
-    what: T,
+    what: Option<T>,
+    node: NodeId,
+    /// The next place of the same slot, or the next vacant one.
+    next: u32,
 }
 
-/// The width is looked at after so many turns, and kept while a turn has 2 to 12 events.
-const TURNS: u32 = 512;
+/// An event's key, and where it is kept. Ordered by the key: no two are the same.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Ticket {
+    key: Key,
+    place: u32,
+}
 
 const SLOTS: usize = 1024;
+const WORDS: usize = SLOTS / 64;
+
+/// No place: the end of a list.
+const END: u32 = u32::MAX;
+
+/// The width is looked at after so many turns, and kept while a turn has 1 to 8 events.
+const TURNS: u32 = 512;
 
 impl<T> Calendar<T> {
     /// A calendar for events that mostly lie at most `typical` ahead.
@@ -100,11 +124,15 @@ impl<T> Calendar<T> {
         // The typical distance should span most of a revolution, and never more than one.
         let shift = (nanos / (SLOTS as u64 - 1)).checked_ilog2().map_or(0, |log| log + 1);
         Self {
-            slots: (0..SLOTS).map(|_| Vec::new()).collect(),
-            occupied: [0; SLOTS / 64],
+            places: Vec::new(),
+            vacant: END,
+            slots: [END; SLOTS],
+            occupied: [0; WORDS],
+            summary: 0,
             current: Vec::new(),
             turn: 0,
             shift,
+            narrowest: shift,
             far: BinaryHeap::new(),
             len: 0,
             turns: 0,
@@ -122,41 +150,38 @@ impl<T> Calendar<T> {
         self.len == 0
     }
 
-    /// Schedules `what`. Nothing may be scheduled before what was popped last.
-    #[inline(always)]
-    pub fn push(&mut self, key: Key, what: T) {
-        self.len += 1;
-        let slot = key.at.as_nanos() >> self.shift;
-        // Nearly always true. Kept apart so that the event is written once, where it belongs.
-        if slot.wrapping_sub(self.turn + 1) < SLOTS as u64 - 1 {
-            let index = slot as usize % SLOTS;
-            self.occupied[index / 64] |= 1 << (index % 64);
-            self.slots[index].push(Item { key, what });
-        } else {
-            self.push_aside(Item { key, what });
-        }
+    /// The most events that were pending at any time: a place is made only when all are taken.
+    pub fn most(&self) -> usize {
+        self.places.len()
     }
 
-    /// Schedules what happens in the current turn or beyond the horizon.
-    #[cold]
-    #[inline(never)]
-    fn push_aside(&mut self, item: Item<T>) {
-        if item.key.at.as_nanos() >> self.shift > self.turn {
-            self.far.push(item);
+    /// Schedules `what` at `node`. Nothing may be scheduled before what was popped last.
+    #[inline(always)]
+    pub fn push(&mut self, key: Key, node: NodeId, what: T) {
+        self.len += 1;
+        let place = self.vacant;
+        if let Some(vacant) = self.places.get_mut(place as usize) {
+            vacant.what = Some(what);
+            (vacant.key, vacant.node) = (key, node);
+            self.vacant = vacant.next;
+            self.file(key, place);
         } else {
-            // The batch is sorted latest first; ties are impossible, keys being unique.
-            let place = self.current.partition_point(|other| other.key > item.key);
-            self.current.insert(place, item);
+            self.places.push(Place { key, what: Some(what), node, next: END });
+            self.file(key, self.places.len() as u32 - 1);
         }
     }
 
     /// Takes the earliest event.
     #[inline(always)]
-    pub fn pop(&mut self) -> Option<(Key, T)> {
+    pub fn pop(&mut self) -> Option<(Key, NodeId, T)> {
         loop {
-            if let Some(item) = self.current.pop() {
+            if let Some(Ticket { key, place }) = self.current.pop() {
                 self.len -= 1;
-                return Some((item.key, item.what));
+                let taken = &mut self.places[place as usize];
+                taken.next = self.vacant;
+                self.vacant = place;
+                let what = taken.what.take().expect("a filed place is taken");
+                return Some((key, taken.node, what));
             }
             if self.len == 0 {
                 return None;
@@ -170,7 +195,38 @@ impl<T> Calendar<T> {
         while self.current.is_empty() && self.len > 0 {
             self.advance();
         }
-        self.current.last().map(|item| item.key.at)
+        self.current.last().map(|ticket| ticket.key.at)
+    }
+
+    /// Has the event at `place` found when its time comes.
+    #[inline(always)]
+    fn file(&mut self, key: Key, place: u32) {
+        let slot = key.at.as_nanos() >> self.shift;
+        if slot.wrapping_sub(self.turn + 1) < SLOTS as u64 - 1 {
+            self.put(slot, place);
+        } else {
+            self.file_aside(Ticket { key, place });
+        }
+    }
+
+    #[inline(always)]
+    fn put(&mut self, slot: u64, place: u32) {
+        let index = slot as usize % SLOTS;
+        self.occupied[index / 64] |= 1 << (index % 64);
+        self.summary |= 1 << (index / 64);
+        self.places[place as usize].next = std::mem::replace(&mut self.slots[index], place);
+    }
+
+    /// Files what happens in the current turn or beyond the horizon.
+    #[cold]
+    #[inline(never)]
+    fn file_aside(&mut self, ticket: Ticket) {
+        if ticket.key.at.as_nanos() >> self.shift > self.turn {
+            self.far.push(Reverse(ticket));
+        } else {
+            let later = self.current.partition_point(|other| *other > ticket);
+            self.current.insert(later, ticket);
+        }
     }
 
     /// Moves on to the next slot with an event in it.
@@ -188,33 +244,37 @@ impl<T> Calendar<T> {
         }
         let index = self.turn as usize % SLOTS;
         self.occupied[index / 64] &= !(1 << (index % 64));
-        std::mem::swap(&mut self.current, &mut self.slots[index]);
+        self.summary &= !(u32::from(self.occupied[index / 64] == 0) << (index / 64));
+        let mut place = std::mem::replace(&mut self.slots[index], END);
+        while let Some(kept) = self.places.get(place as usize) {
+            self.current.push(Ticket { key: kept.key, place });
+            place = kept.next;
+        }
+        self.taken += self.current.len() as u32;
         match self.current.as_mut_slice() {
             [_] => {}
             [first, second] => {
-                if first.key < second.key {
+                if first < second {
                     std::mem::swap(first, second);
                 }
             }
-            several => several.sort_unstable_by_key(|item| std::cmp::Reverse(item.key)),
+            several => several.sort_unstable_by_key(|ticket| Reverse(*ticket)),
         }
-        self.taken += self.current.len() as u32;
     }
 
     /// Moves on to `near` or, if that is earlier, to the first of the events beyond the horizon,
     /// and brings those in that are within it now.
     #[cold]
     fn fetch_far(&mut self, near: Option<u64>) {
-        let slot_of = |item: &Item<T>| item.key.at.as_nanos() >> self.shift;
+        let shift = self.shift;
+        let slot_of = |Reverse(ticket): &Reverse<Ticket>| ticket.key.at.as_nanos() >> shift;
         let far = self.far.peek().map(slot_of);
         self.turn = near.into_iter().chain(far).min().expect("there is an event somewhere");
         while let Some(slot) = self.far.peek().map(slot_of)
             && slot - self.turn < SLOTS as u64
         {
-            let item = self.far.pop().expect("there is one");
-            let index = slot as usize % SLOTS;
-            self.slots[index].push(item);
-            self.occupied[index / 64] |= 1 << (index % 64);
+            let Reverse(ticket) = self.far.pop().expect("there is one");
+            self.put(slot, ticket.place);
         }
     }
 
@@ -222,60 +282,45 @@ impl<T> Calendar<T> {
     /// between turns, when the current slot is empty.
     #[cold]
     fn adapt(&mut self) {
-        let events = std::mem::take(&mut self.taken) / std::mem::take(&mut self.turns);
-        let shift = match events {
-            ..2 => (self.shift + 1).min(40),
-            2..=12 => return,
-            _ => self.shift.saturating_sub(1),
+        let (taken, turns) = (std::mem::take(&mut self.taken), std::mem::take(&mut self.turns));
+        let shift = match taken / turns {
+            0 => (self.shift + 1).min(40),
+            1..=8 => return,
+            // Any narrower, and the usual event would lie beyond the horizon.
+            _ if self.shift == self.narrowest => return,
+            _ => self.shift - 1,
         };
         let start = self.turn << self.shift;
-        let pending: Vec<Item<T>> =
-            self.slots.iter_mut().flat_map(std::mem::take).chain(self.far.drain()).collect();
-        self.occupied = [0; SLOTS / 64];
         (self.shift, self.turn) = (shift, start >> shift);
-        for Item { key, what } in pending {
-            self.len -= 1;
-            self.push(key, what);
+        (self.occupied, self.summary) = ([0; WORDS], 0);
+        for mut place in std::mem::replace(&mut self.slots, [END; SLOTS]) {
+            while let Some(kept) = self.places.get(place as usize) {
+                let (key, next) = (kept.key, kept.next);
+                self.file(key, place);
+                place = next;
+            }
+        }
+        for Reverse(ticket) in std::mem::take(&mut self.far) {
+            self.file(ticket.key, ticket.place);
         }
     }
 
     /// The absolute number of the first slot after the current one that has an event.
     fn next_occupied(&self) -> Option<u64> {
         let start = (self.turn as usize + 1) % SLOTS;
-        let mut word = start / 64;
-        let mut bits = self.occupied[word] & (!0 << (start % 64));
-        for _ in 0..=SLOTS / 64 {
-            if bits != 0 {
-                let index = word * 64 + bits.trailing_zeros() as usize;
-                return Some(self.turn + 1 + ((index + SLOTS - start) % SLOTS) as u64);
-            }
-            word = (word + 1) % (SLOTS / 64);
-            bits = self.occupied[word];
-        }
-        None
+        let here = self.occupied[start / 64] & (!0 << (start % 64));
+        let index = if here != 0 {
+            start / 64 * 64 + here.trailing_zeros() as usize
+        } else {
+            // The next word that has a bit, or the first one if there is none: the wheel turns.
+            let ahead = self.summary & (!1 << (start / 64));
+            let words = if ahead != 0 { ahead } else { self.summary };
+            let word = words.trailing_zeros() as usize;
+            word * 64 + self.occupied.get(word)?.trailing_zeros() as usize
+        };
+        Some(self.turn + 1 + ((index + SLOTS - start) % SLOTS) as u64)
     }
 }
-
-// Reversed: `BinaryHeap` pops the greatest.
-impl<T> Ord for Item<T> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.key.cmp(&self.key)
-    }
-}
-
-impl<T> PartialOrd for Item<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> PartialEq for Item<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.key == other.key
-    }
-}
-
-impl<T> Eq for Item<T> {}
 
 impl<T> std::fmt::Debug for Calendar<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -285,7 +330,6 @@ impl<T> std::fmt::Debug for Calendar<T> {
 
 #[cfg(test)]
 mod tests {
-    use std::cmp::Reverse;
     use std::time::Duration;
 
     use super::*;
@@ -306,14 +350,14 @@ mod tests {
                     let at = Time::from_nanos(now + rng.below(reach));
                     let class = [Class::Message, Class::Timer][rng.below(2) as usize];
                     let key = Key::new(at, class, NodeId(rng.below(3) as u32), seq);
-                    calendar.push(key, seq);
+                    calendar.push(key, NodeId(0), seq);
                     heap.push(Reverse(key));
                     seq += 1;
                 } else {
-                    let expected = heap.pop().map(|Reverse(key)| (key, key.number()));
-                    assert_eq!(calendar.next_at(), expected.map(|(key, _)| key.at));
+                    let expected = heap.pop().map(|Reverse(key)| (key, NodeId(0), key.number()));
+                    assert_eq!(calendar.next_at(), expected.map(|(key, ..)| key.at));
                     assert_eq!(calendar.pop(), expected);
-                    now = expected.map_or(now, |(key, _)| key.at.as_nanos());
+                    now = expected.map_or(now, |(key, ..)| key.at.as_nanos());
                 }
                 assert_eq!(calendar.len(), heap.len());
             }

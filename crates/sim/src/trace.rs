@@ -143,15 +143,17 @@ impl Owner {
     const NEXT: u32 = u32::MAX - 1;
     const NOBODY: u32 = u32::MAX;
 
-    /// The owner of a message that an event owned by `cause` makes `from` send to `to`.
-    pub(crate) fn resolve(charge: Charge, cause: Self, from: NodeId, to: NodeId) -> Self {
+    /// The owner of a message that an event owned by `cause` makes `from` send to `to`, both
+    /// [packed](Self::pack).
+    #[inline]
+    pub(crate) fn resolve(charge: Charge, cause: u32, from: NodeId, to: NodeId) -> u32 {
         match charge {
-            Charge::Sender => Self::Node(from),
-            Charge::Receiver => Self::Node(to),
-            Charge::Node(node) => Self::Node(node),
+            Charge::Sender => from.0,
+            Charge::Receiver => to.0,
+            Charge::Node(node) => node.0,
             Charge::Cause => cause,
-            Charge::NextEntry => Self::Next,
-            Charge::Nobody => Self::Nobody,
+            Charge::NextEntry => Self::NEXT,
+            Charge::Nobody => Self::NOBODY,
         }
     }
 
@@ -173,6 +175,38 @@ impl Owner {
 }
 
 impl Record {
+    /// Of a message that leaves: as [`new`](Self::new) makes it, without a detour.
+    #[inline(always)]
+    #[expect(clippy::too_many_arguments, reason = "every field of a hot record")]
+    pub(crate) fn send(
+        at: Time,
+        node: NodeId,
+        lamport: u32,
+        to: NodeId,
+        serial: u32,
+        owner: u32,
+        label: u8,
+        bytes: u16,
+        copy: bool,
+    ) -> Self {
+        let kind = if copy { Kind::Copy } else { Kind::Send };
+        Self { at, node, lamport, peer: to.0, low: serial, high: owner, bytes, kind, label }
+    }
+
+    /// Of a message that arrives: as [`new`](Self::new) makes it, without a detour.
+    #[inline(always)]
+    pub(crate) fn deliver(
+        at: Time,
+        node: NodeId,
+        lamport: u32,
+        from: NodeId,
+        serial: u32,
+        label: u8,
+    ) -> Self {
+        let (peer, low, kind) = (from.0, serial, Kind::Deliver);
+        Self { at, node, lamport, peer, low, high: 0, bytes: 0, kind, label }
+    }
+
     pub(crate) fn new(at: Time, node: NodeId, lamport: u32, event: Event) -> Self {
         let blank = Self {
             at,
@@ -188,17 +222,11 @@ impl Record {
         let with = |kind| Self { kind, ..blank };
         let peer = |kind, peer: NodeId| Self { kind, peer: peer.0, ..blank };
         match event {
-            Event::Send { to, serial, label, owner, bytes, copy } => Self {
-                kind: if copy { Kind::Copy } else { Kind::Send },
-                peer: to.0,
-                low: serial,
-                high: owner.pack(),
-                bytes,
-                label,
-                ..blank
-            },
+            Event::Send { to, serial, label, owner, bytes, copy } => {
+                Self::send(at, node, lamport, to, serial, owner.pack(), label, bytes, copy)
+            }
             Event::Deliver { from, serial, label } => {
-                Self { kind: Kind::Deliver, peer: from.0, low: serial, label, ..blank }
+                Self::deliver(at, node, lamport, from, serial, label)
             }
             Event::Lose { to, serial, label } => {
                 Self { kind: Kind::Lose, peer: to.0, low: serial, label, ..blank }

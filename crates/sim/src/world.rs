@@ -139,7 +139,7 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
 
     /// Counts so far.
     pub fn stats(&self) -> Stats {
-        self.environment.stats
+        Stats { pending: self.environment.most_pending(), ..self.environment.stats }
     }
 
     /// What has happened so far.
@@ -154,14 +154,14 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
                 break end;
             }
         };
-        let Environment { trace, stats, now, .. } = self.environment;
+        let stats = self.stats();
+        let Environment { trace, now, .. } = self.environment;
         Outcome { trace, stats, end, at: now }
     }
 
     /// Carries out the next event. Returns why there is none, when there is none.
     pub fn step(&mut self) -> Option<End> {
         let environment = &mut self.environment;
-        environment.stats.pending = environment.stats.pending.max(environment.pending());
         let until = environment.end;
         if until != Time::MAX && environment.next_at().is_some_and(|at| at > until) {
             environment.now = until;
@@ -172,20 +172,17 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
         }
         let Some((key, id, pending)) = environment.pop() else { return Some(End::Quiet) };
         environment.now = key.at;
-        if let Pending::Happening(item) = pending {
-            environment.close();
-            self.happen(item);
-            return None;
-        }
         let node = &mut self.nodes[id.index()];
-        if let Some(backlog) = &mut node.local.backlog {
+        if let Some(backlog) = &mut node.local.backlog
+            && !matches!(pending, Pending::Happening(_))
+        {
             backlog.push((key, pending));
             return None;
         }
         match pending {
             Pending::Message { msg, serial, owner, lamport, label } => {
                 let from = key.sender();
-                if node.state.is_none() || environment.apart(from, id) {
+                if node.state.is_none() || environment.lossy && environment.apart(from, id) {
                     environment.stats.lost += 1;
                     if environment.tracing != Tracing::Off {
                         let lamport = self.nodes[from.index()].local.lamport;
@@ -203,11 +200,12 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
                 node.local.lamport = node.local.lamport.max(lamport);
                 environment.stats.events += 1;
                 let begun = environment.trace.records.len();
-                environment.record(
-                    id,
-                    &mut node.local.lamport,
-                    Event::Deliver { from, serial, label },
-                );
+                node.local.lamport += 1;
+                if environment.tracing != Tracing::Off {
+                    let (now, lamport) = (environment.now, node.local.lamport);
+                    let record = Record::deliver(now, id, lamport, from, serial, label);
+                    environment.trace.records.push(record);
+                }
                 self.react(id, owner, begun, Input::Message { from, msg });
             }
             Pending::Timer(timer) => {
@@ -256,7 +254,10 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
                     self.input(id, Event::Restore(peer), Owner::Node(id), Input::Restore(peer));
                 }
             }
-            Pending::Happening(_) => unreachable!("handled above"),
+            Pending::Happening(item) => {
+                environment.close();
+                self.happen(item);
+            }
         }
         None
     }
