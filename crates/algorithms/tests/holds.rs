@@ -2,6 +2,8 @@
 //!
 //! One test per entry of the catalogue: `cargo test -p conclave-algorithms --test holds lamport`.
 
+#![expect(clippy::disallowed_macros, reason = "a test may say what it did")]
+
 mod support;
 
 use std::ops::RangeInclusive;
