@@ -35,7 +35,8 @@ fn check(file: &Path) -> Result<(), Failed> {
         file.file_stem().unwrap_or_default().display()
     ));
     let output = Command::new(env!("CARGO_BIN_EXE_conclave"))
-        .args(command.split_whitespace())
+        // Quoted for the shell, where `>` would mean something else.
+        .args(command.split_whitespace().map(|word| word.trim_matches('\'')))
         .arg("--json")
         .arg("--trace")
         .arg(&trace)
