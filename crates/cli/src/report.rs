@@ -1,6 +1,6 @@
 //! What is said about a run: what it was, what it cost, and which properties held.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::diagram::{Remark, in_units};
 use crate::terminal::{BOLD, DIM, ERROR, GOOD, WARN, paint};
+use crate::theory::fit::{About, Fit, fit};
 use crate::{Done, Terminal, places};
 
 /// A vector clock for every event takes too much memory beyond so many components.
@@ -36,6 +37,8 @@ pub struct Report<'a> {
     pub judged: Vec<Judged>,
     /// In which ways the run went beyond the algorithm's model.
     pub beyond: Vec<Beyond>,
+    /// The case of the theory that the run is an example of.
+    pub theory: Option<Fit>,
 }
 
 /// A property, what the run says about it, and what the algorithm does.
@@ -62,13 +65,16 @@ pub enum Claim {
     None,
 }
 
-/// The theory's figures for a run, by the names of `theory.json`, as text.
-#[derive(Clone, Debug, Default)]
-pub struct Expected {
-    /// The row they are from.
-    pub scenario: String,
-    /// Such as `messages_total` and `2*(N-1) = 4`.
-    pub figures: BTreeMap<String, String>,
+/// A figure that was measured.
+struct Measured {
+    /// Its name in the theory, if it has one.
+    key: &'static str,
+    /// What it is, in words.
+    name: &'static str,
+    /// The figure.
+    text: String,
+    /// The figure as a number, if it is a single one.
+    value: Option<f64>,
 }
 
 /// The properties that make sense for a family, whether promised or not.
@@ -109,8 +115,12 @@ pub fn judge_all(info: &'static Info, spec: &RunSpec, outcome: &Outcome) -> Vec<
     let patience = ((outcome.at - Time::ZERO) / 2).max(spec.setup.delay * 100);
     let limits = JudgeLimits { places: places(info, &spec.setup), patience };
     let family = of_family(info.family());
-    let wanted =
-        |property: &Property| claim(info, *property) != Claim::None || family.contains(property);
+    // Tokens are the order of timestamps only where that is promised.
+    let wanted = |property: &Property| match claim(info, *property) {
+        Claim::Promised | Claim::Spoilt => true,
+        Claim::Fails(_) => *property != Property::FcfsTimestamp,
+        Claim::None => family.contains(property),
+    };
     let size = outcome.trace.records.len().saturating_mul(outcome.trace.nodes as usize);
     let verdict = |property| match property {
         Property::FcfsHappenedBefore if size > COMPARABLE => {
@@ -148,6 +158,7 @@ impl<'a> Report<'a> {
             costs: Costs::of(&outcome.trace),
             judged: judge_all(info, spec, outcome),
             beyond: spec.beyond(info),
+            theory: fit(info, spec),
         }
     }
 
@@ -207,18 +218,18 @@ impl<'a> Report<'a> {
     }
 
     /// The cost table, beside the theory's figures where there are some.
-    pub fn cost_table(&self, terminal: &Terminal, expected: Option<&Expected>) -> String {
+    pub fn cost_table(&self, terminal: &Terminal) -> String {
         let mut table = table(terminal);
-        let theory = |key: &str| {
-            let figure = expected.and_then(|expected| expected.figures.get(key));
-            figure.cloned().unwrap_or_default()
-        };
+        let figures = self.figures();
+        let beside: Vec<String> =
+            figures.iter().map(|measured| self.beside(measured, terminal)).collect();
+        let theory = self.theory.as_ref().filter(|_| beside.iter().any(|text| !text.is_empty()));
         let mut header = vec!["cost", "measured"];
-        header.extend(expected.map(|_| "theory"));
+        header.extend(theory.map(|_| "theory"));
         table.set_header(header);
-        for (key, name, value) in self.figures() {
-            let mut row = vec![name.to_owned(), value];
-            row.extend(expected.map(|_| theory(key)));
+        for (measured, beside) in figures.into_iter().zip(beside) {
+            let mut row = vec![measured.name.to_owned(), measured.text];
+            row.extend(theory.map(|_| beside));
             table.add_row(row);
         }
         if let Some(column) = table.column_mut(1) {
@@ -229,81 +240,161 @@ impl<'a> Report<'a> {
             let labels = self.costs.by_label.iter().map(|(name, count)| format!("{name} {count}"));
             let _ = writeln!(text, "messages by name: {}", labels.collect::<Vec<_>>().join(", "));
         }
-        if let Some(Expected { scenario, .. }) = expected {
-            let _ = writeln!(text, "theory: {scenario}");
+        if let Some(Fit { row, about, .. }) = theory {
+            let load = match about {
+                About::Each if row.scenario != "saturated" => "; the same under any load",
+                About::AtMost if row.scenario == "contended-bound" => "",
+                About::AtMost => "; under load no more",
+                _ => "",
+            };
+            let _ = writeln!(text, "theory: {row} ({}{load})", row.given);
         }
         text
     }
 
-    /// The measured figures: the theory's key, a name and the value.
-    fn figures(&self) -> Vec<(&'static str, &'static str, String)> {
+    /// What theory says about a figure: the formula, its value, and whether it came out.
+    fn beside(&self, measured: &Measured, terminal: &Terminal) -> String {
+        let expected = self.expected(measured.key);
+        let Some((formula, expected, bound)) = expected else { return String::new() };
+        let agrees = measured.value.is_some_and(|value| {
+            let equal = (value - expected).abs() < 1e-9;
+            equal || bound && value < expected
+        });
+        let figure = number(expected);
+        let figure = if formula == figure { figure } else { format!("{formula} = {figure}") };
+        let most = match (bound, terminal.ascii) {
+            (false, _) => "",
+            (true, true) => "<= ",
+            (true, false) => "≤ ",
+        };
+        let sign = match (agrees, terminal.ascii) {
+            (false, _) => "",
+            (true, true) => " ok",
+            (true, false) => " ✓",
+        };
+        format!("{most}{figure}{}", paint(GOOD, sign))
+    }
+
+    /// The theory's figure for a measured one: the formula, its value, and whether that is a bound.
+    fn expected(&self, key: &str) -> Option<(&'static str, f64, bool)> {
+        let Fit { row, about, .. } = self.theory.as_ref()?;
+        // Theory counts all messages of a run where the run is one of many entries, and
+        // transmissions where there is a medium for them.
+        let (quantity, bound) = match (about, key) {
+            (About::Lone, _) => (key, false),
+            (About::Transmissions, "transmissions") => ("messages_total", false),
+            (About::Transmissions, "entry_delay_hops") => (key, false),
+            (About::Burst, "messages") => ("messages_total", false),
+            (About::Burst, "sync_delay_hops" | "last_entry_time") => (key, false),
+            (About::Each, "messages_total" | "messages_entry" | "messages_exit") => (key, false),
+            (About::Each, "sync_delay_hops") if row.scenario == "saturated" => (key, false),
+            (About::AtMost, "messages_total") => (key, true),
+            (About::Election, "messages") => ("messages_total", false),
+            (About::Election, "turnaround_hops") => (key, false),
+            _ => return None,
+        };
+        let (_, formula) = row.formulas().find(|(name, _)| *name == quantity)?;
+        let value = self.theory.as_ref()?.figure(quantity)?.to_f64();
+        Some((formula, value, bound))
+    }
+
+    /// What was measured.
+    fn figures(&self) -> Vec<Measured> {
         let costs = &self.costs;
         let unit = self.spec.setup.delay;
-        let time = |span: Duration| format!("{} T", in_units(span, unit));
-        let mut rows: Vec<(&'static str, &'static str, String)> = Vec::new();
+        let units = |span: Duration| span.as_secs_f64() / unit.as_secs_f64();
+        let text = |key, name, text: String| Measured { key, name, text, value: None };
+        let plain =
+            |key, name, value: f64| Measured { key, name, text: number(value), value: Some(value) };
+        let time = |key, name, span: Duration| Measured {
+            key,
+            name,
+            text: format!("{} T", in_units(span, unit)),
+            value: Some(units(span)),
+        };
+        let hops = |key, name, hops: Vec<u32>| {
+            let value = hops.first().filter(|first| hops.iter().all(|hops| hops == *first));
+            let value = value.map(|&value| f64::from(value));
+            range(hops).map(|text| Measured { key, name, text, value })
+        };
+        let mut rows: Vec<Measured> = Vec::new();
         let entered: Vec<_> = costs.entered().collect();
-        let share = |sum: u64| number(sum as f64 / entered.len().max(1) as f64);
         if !costs.entries.is_empty() {
-            rows.push(("", "entries", format!("{} of {}", entered.len(), costs.entries.len())));
+            let of = format!("{} of {}", entered.len(), costs.entries.len());
+            rows.push(text("", "entries", of));
         }
         if !entered.is_empty() {
-            let sum = |of: fn(&conclave_sim::EntryCost) -> u64| {
-                share(entered.iter().map(|entry| of(entry)).sum())
+            let mean = |of: fn(&conclave_sim::EntryCost) -> u64| {
+                entered.iter().map(|entry| of(entry)).sum::<u64>() as f64 / entered.len() as f64
             };
             // Of those who entered: what others spent in vain says nothing about an entry.
-            let all = sum(|entry| entry.messages_entry + entry.messages_exit);
-            rows.push(("messages_total", "messages per entry and exit", all));
-            rows.push(("messages_entry", "· to enter", sum(|entry| entry.messages_entry)));
-            rows.push(("messages_exit", "· to leave", sum(|entry| entry.messages_exit)));
-            let transmissions = sum(|entry| entry.transmissions);
+            let all = mean(|entry| entry.messages_entry + entry.messages_exit);
+            rows.push(plain("messages_total", "messages per entry and exit", all));
+            rows.push(plain("messages_entry", "· to enter", mean(|entry| entry.messages_entry)));
+            rows.push(plain("messages_exit", "· to leave", mean(|entry| entry.messages_exit)));
             if costs.transmissions != costs.messages {
-                rows.push(("transmissions", "· where a broadcast counts once", transmissions));
+                let transmissions = mean(|entry| entry.transmissions);
+                let name = "· where a broadcast counts once";
+                rows.push(plain("transmissions", name, transmissions));
             }
             let trace = &self.outcome.trace;
-            let hops = entered.iter().take(CHAINED).filter_map(|e| costs.entry_hops(trace, e));
-            rows.extend(
-                range(hops.collect()).map(|hops| ("entry_delay_hops", "hops to enter", hops)),
-            );
+            let enter = entered.iter().take(CHAINED).filter_map(|e| costs.entry_hops(trace, e));
+            rows.extend(hops("entry_delay_hops", "hops to enter", enter.collect()));
             let handovers = costs.handovers.iter().take(CHAINED);
-            let hops = handovers.filter_map(|handover| costs.handover_hops(trace, handover));
-            let hops = range(hops.collect());
-            rows.extend(
-                hops.map(|hops| ("sync_delay_hops", "hops from one user to the next", hops)),
-            );
+            let pass = handovers.filter_map(|handover| costs.handover_hops(trace, handover));
+            let name = "hops from one user to the next";
+            rows.extend(hops("sync_delay_hops", name, pass.collect()));
             if !costs.handovers.is_empty() {
-                let mean = time(costs.synchronization().mean);
-                rows.push(("sync_delay", "synchronization delay, mean", mean));
+                let mean = costs.synchronization().mean;
+                rows.push(time("", "synchronization delay, mean", mean));
             }
-            rows.push(("response_time", "response time, mean", time(costs.turnaround().mean)));
+            rows.push(time("response_time", "response time, mean", costs.turnaround().mean));
             let waiting = costs.waiting();
             let percentiles = [waiting.p50, waiting.p90, waiting.p99, waiting.max]
                 .map(|span| in_units(span, unit));
-            let text = format!("{} T", percentiles.join(" / "));
-            rows.push(("", "waiting, p50 / p90 / p99 / max", text));
+            let percentiles = format!("{} T", percentiles.join(" / "));
+            rows.push(text("", "waiting, p50 / p90 / p99 / max", percentiles));
+            if let Some(last) = entered.iter().filter_map(|entry| entry.entered).max() {
+                rows.push(time("last_entry_time", "last entry at", last - Time::ZERO));
+            }
             if let Some(bytes) = costs.bytes_per_entry() {
-                rows.push(("", "bytes per entry", number(bytes)));
+                rows.push(plain("", "bytes per entry", bytes));
             }
             if let Some(rate) = costs.throughput() {
-                rows.push(("throughput", "entries per T", number(rate * unit.as_secs_f64())));
+                rows.push(plain("", "entries per T", rate * unit.as_secs_f64()));
             }
             if let Some(fairness) = costs.fairness() {
-                rows.push(("", "fairness (Jain; 1 is even)", number(fairness)));
+                rows.push(plain("", "fairness (Jain; 1 is even)", fairness));
             }
-            rows.push(("", "most overtakings", costs.overtaking().to_string()));
+            rows.push(text("", "most overtakings", costs.overtaking().to_string()));
         }
-        rows.push(("messages", "messages in all", costs.messages.to_string()));
+        rows.extend(self.turnaround().map(|span| {
+            time("turnaround_hops", "from the first call to the last that knows", span)
+        }));
+        rows.push(plain("messages", "messages in all", costs.messages as f64));
         if entered.is_empty() && costs.bytes > 0 {
-            rows.push(("", "bytes in all", costs.bytes.to_string()));
+            rows.push(text("", "bytes in all", costs.bytes.to_string()));
         }
         if costs.overhead > 0 && !costs.entries.is_empty() {
-            rows.push(("", "· that belong to no entry", costs.overhead.to_string()));
+            rows.push(text("", "· that belong to no entry", costs.overhead.to_string()));
         }
         if costs.lost > 0 {
-            rows.push(("", "· that were lost", costs.lost.to_string()));
+            rows.push(text("", "· that were lost", costs.lost.to_string()));
         }
-        let end = self.outcome.at - Time::ZERO;
-        rows.push(("", "virtual time", format!("{} T", in_units(end, unit))));
+        rows.push(time("", "virtual time", self.outcome.at - Time::ZERO));
         rows
+    }
+
+    /// How long an election took, from the first call until the last to learn of it has done so.
+    fn turnaround(&self) -> Option<Duration> {
+        if self.info.family() != "election" {
+            return None;
+        }
+        let records = &self.outcome.trace.records;
+        let called = records.iter().find(|r| r.event() == Event::Request(Mark::Called))?.at;
+        let follows = |event| matches!(event, Event::Notice(Mark::Follows { .. }));
+        let last = records.iter().rev().find(|record| follows(record.event()))?.at;
+        (last > called).then(|| last - called)
     }
 
     /// The verdict on each property, in words.
@@ -385,8 +476,20 @@ impl<'a> Report<'a> {
                 value
             })
             .collect();
+        let theory = self.theory.as_ref().map(|Fit { row, .. }| {
+            let figures = self.figures().into_iter().filter_map(|measured| {
+                let (formula, value, bound) = self.expected(measured.key)?;
+                Some(json!({
+                    "quantity": measured.key, "measured": measured.value,
+                    "formula": formula, "theory": value, "bound": bound,
+                }))
+            });
+            let figures: Vec<Value> = figures.collect();
+            json!({ "row": row.to_string(), "given": row.given, "figures": figures })
+        });
         json!({
             "algorithm": self.info.id,
+            "theory": theory,
             "spec": self.spec,
             "beyond_model": self.beyond.iter().map(|Beyond(text)| text).collect::<Vec<_>>(),
             "end": self.outcome.end,
@@ -548,7 +651,10 @@ fn workload(info: &Info, spec: &RunSpec) -> String {
         }
     };
     // Nobody is inside anything where nothing is exclusive.
+    let own = matches!(&spec.workload.arrivals,
+        Arrivals::Plan(asks) if !asks.is_empty() && asks.iter().all(|ask| ask.hold.is_some()));
     let hold = match info.family() {
+        "mutex" if own => ", each inside for a time of its own".to_owned(),
         "mutex" => format!(", inside for {}", inside(spec.workload.hold)),
         _ => String::new(),
     };

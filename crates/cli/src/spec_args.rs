@@ -9,7 +9,9 @@ use std::time::Duration;
 use clap::ArgMatches;
 use clap::parser::ValueSource;
 use conclave_protocol::{Channels, Info, Links, NodeId, Setup, Time, Topology};
-use conclave_sim::{Action, Arrivals, Ask, Delay, Faults, RunSpec, SlowLink, Spread, Workload};
+use conclave_sim::{
+    Action, Arrivals, Ask, Delay, Faults, Outcome, RunSpec, SlowLink, Spread, Workload,
+};
 
 use crate::{Failure, clients};
 use values::{
@@ -66,8 +68,8 @@ pub struct SpecArgs {
     #[arg(long, value_name = "SHARE", env = "CONCLAVE_DUPLICATE", help_heading = "Network")]
     pub duplicate: Option<Share>,
 
-    /// Who asks when, and how long it stays inside: 0@0,2@1ms:5ms
-    #[arg(long, value_name = "NODE@TIME[:HOLD]", value_delimiter = ',')]
+    /// Who asks when (at once, if no time is given), and how long it stays inside: 0,2@1ms:5ms
+    #[arg(long, value_name = "NODE[@TIME[:HOLD]]", value_delimiter = ',')]
     #[arg(help_heading = "Workload", conflicts_with_all = ["rounds", "think", "open"])]
     pub ask: Vec<AskAt>,
     /// How often each client asks: a number, or endless
@@ -186,6 +188,7 @@ impl SpecArgs {
         if unit.is_zero() {
             return Err(Failure::Usage("--unit must be longer than nothing".into()));
         }
+        self.check_order(unit)?;
         let mut setup = Setup::new(self.topology(info)?);
         setup.delay = unit;
         setup.processing = self.processing.with(unit);
@@ -228,6 +231,56 @@ impl SpecArgs {
             None => self.patience(&spec),
         };
         Ok(spec)
+    }
+
+    /// Refuses what would end before it begins.
+    fn check_order(&self, unit: Duration) -> Result<(), Failure> {
+        let pauses = self.pause.iter().map(|pause| ("--pause", Some(pause.window)));
+        let partitions = self.partition.iter().map(|groups| ("--partition", Some(groups.window)));
+        let slow = self.slow.iter().map(|slow| ("--slow", slow.window));
+        let mut windows = pauses.chain(partitions).chain(slow);
+        let empty = windows.find(|(_, window)| window.is_some_and(|w| w.is_empty(unit)));
+        let delay = match self.delay {
+            Some(DelayArg::Uniform(range)) => Some(range),
+            _ => None,
+        };
+        let ranges = [("--delay", delay), ("--think", self.think), ("--hold", self.hold)];
+        let mut ranges = ranges.into_iter();
+        let backward = ranges.find(|(_, range)| range.is_some_and(|r| r.is_backward(unit)));
+        let flag = empty.map(|(flag, _)| flag).or_else(|| backward.map(|(flag, _)| flag));
+        match flag {
+            None => Ok(()),
+            Some(flag) => {
+                let text = format!("{flag} ends before it begins; write the earlier time first");
+                Err(Failure::Usage(text))
+            }
+        }
+    }
+
+    /// Flags that made no difference to a run, each with the reason.
+    pub fn without_effect(&self, info: &Info, outcome: &Outcome) -> Vec<String> {
+        let mut useless = Vec::new();
+        let family = info.family();
+        if family == "fd" && !self.ask.is_empty() {
+            useless.push("--ask: there is nothing to ask a failure detector for".to_owned());
+        }
+        if family != "mutex" && self.hold.is_some() {
+            useless.push("--hold: there is nothing to be inside of".to_owned());
+        }
+        if family != "mutex" && self.ask.iter().any(|ask| ask.hold.is_some()) {
+            useless.push("--ask: there is nothing to be inside of for a while".to_owned());
+        }
+        for LabelAt { label, .. } in &self.lose {
+            let names: Vec<String> = outcome.trace.labels.iter().map(ToString::to_string).collect();
+            if !names.contains(label) {
+                let names = match names.is_empty() {
+                    true => String::new(),
+                    false => format!("; there were {}", names.join(", ")),
+                };
+                useless.push(format!("--lose {label}: no such message was sent{names}"));
+            }
+        }
+        useless
     }
 
     /// Long enough for anything that makes progress, so that a run without end ends.

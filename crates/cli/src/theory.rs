@@ -3,6 +3,7 @@
 //! The figures are those of `theory.json`. [`setups`] turns the words of each row's *given* into
 //! runs; the test `theory` carries them all out and finds every figure exactly.
 
+pub mod fit;
 pub mod formula;
 pub mod measure;
 pub mod setups;
@@ -11,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::LazyLock;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use formula::{FormulaError, Number, Params, evaluate};
 
@@ -25,7 +26,7 @@ pub struct Theory {
 }
 
 /// What an algorithm costs in one case.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Row {
     /// The algorithm.
     pub id: String,
@@ -48,7 +49,7 @@ pub struct Row {
 }
 
 /// What a lecture says an algorithm costs.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Claim {
     doc: String,
     /// What it is about.

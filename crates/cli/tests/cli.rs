@@ -211,6 +211,10 @@ fn bad_input_is_refused_before_anything_runs() {
     refuses(2, &["run", RA, "--nods", "3"], "--nodes");
     refuses(2, &["run", RA, "--delay", "gauss:1ms"], "uniform:0.5ms..1.5ms");
     refuses(2, &["run", RA, "--loss", "150%"], "5%");
+    refuses(2, &["run", RA, "--pause", "0@5..2"], "ends before it begins");
+    refuses(2, &["run", RA, "--delay", "uniform:2ms..1ms"], "ends before it begins");
+    refuses(2, &["run", RA, "--until", "20000000000s"], "too long");
+    refuses(2, &["compare", RA], "compare mutex --only ricart-agrawala");
     refuses(2, &["run", RA, "--ask", "0@0", "--rounds", "3"], "cannot be used with");
     refuses(3, &["run", RA, "--nodes", "5", "--crash", "9@5s"], "only nodes p0 to p4");
     refuses(3, &["run", RA, "--ask", "7@0"], "only nodes p0 to p2");
@@ -223,6 +227,54 @@ fn bad_input_is_refused_before_anything_runs() {
     refuses(4, &["run", RA, "--crash", "1@5ms"], "--beyond-model");
     refuses(4, &["run", RA, "--loss", "5%"], "needs reliable channels");
     refuses(5, &["run", RA, "--delay", "matrix:/no/such"], "/no/such");
+}
+
+#[test]
+fn a_run_stands_beside_the_case_of_the_theory_that_it_is() {
+    let shows = |args: &[&str], row: &str, figures: &[&str]| {
+        let text = ends_with(0, &[&["run", "--no-diagram"], args].concat());
+        assert!(text.contains(&format!("theory: {row} (")), "{args:?} is no {row}:\n{text}");
+        for figure in figures {
+            assert!(text.contains(figure), "{args:?} lacks {figure}:\n{text}");
+        }
+    };
+    let alone = ["2*(N-1) = 8 ✓", "2*T+E = 3 ✓"];
+    shows(&[RA, "-n", "5", "--ask", "2"], "mutex/ricart-agrawala/idle", &alone);
+    let all = ["2*N*(N-1) = 12 ✓", "1 ✓"];
+    shows(&[RA, "--ask", "0,1,2"], "mutex/ricart-agrawala/burst", &all);
+    shows(&[RA], "mutex/ricart-agrawala/idle", &["2*(N-1) = 4 ✓"]);
+    let serial = ["2*(N-1)*T+E = 5 ✓"];
+    let args = [RA, "--ask", "1", "--delay", "serial:1ms"];
+    shows(&args, "mutex/ricart-agrawala/idle-serial-medium", &serial);
+    let multicast = ["mutex/ricart-agrawala-multicast", "-n", "6", "--ask", "1"];
+    shows(&multicast, "mutex/ricart-agrawala/idle-hardware-multicast", &["N = 6 ✓"]);
+    let tree = ["mutex/raymond-tree", "-n", "7", "--ask", "6", "--set", "holder=1"];
+    shows(&tree, "mutex/raymond-tree/distance-d", &["2*d = 6 ✓"]);
+    let ring = ["mutex/token-ring", "-n", "6", "--ask", "1", "--set", "holder=4"];
+    shows(&ring, "mutex/token-ring/distance-d", &["d*T+E = 4 ✓"]);
+    let voters = ["mutex/maekawa", "-n", "13", "--ask", "4@3:2"];
+    shows(&voters, "mutex/maekawa/idle-projective", &["3*(K-1) = 9 ✓", "2*T+E = 4 ✓"]);
+    let crowd = ["mutex/centralized", "-n", "4", "--ask", "1,2,3", "--hold", "5"];
+    shows(&crowd, "mutex/centralized/burst", &["3*M = 9 ✓", "2+(M-1)*(E+2) = 16 ✓"]);
+    let bound = ["mutex/maekawa-sanders", "-n", "7", "--rounds", "3"];
+    shows(&bound, "mutex/maekawa-sanders/contended-bound", &["≤ 6*(K-1) = 12 ✓"]);
+    let dead = ["election/bully", "-n", "5", "--crash", "4@0", "--ask", "0@10"];
+    shows(&dead, "election/bully/probing", &["a*a+N-2 = 19 ✓"]);
+    let lossy = ends_with(0, &["run", RA, "--ask", "0", "--crash", "1@9", "--beyond-model"]);
+    assert!(!lossy.contains("theory"), "{lossy}");
+}
+
+#[test]
+fn flags_without_effect_are_named_after_the_run() {
+    let warns = |args: &[&str], text: &str| {
+        let output = conclave(&[&["run"], args].concat());
+        let said = stderr(&output);
+        assert!(said.contains("no effect:") && said.contains(text), "{args:?}: {said:?}");
+    };
+    warns(&[RA, "--lose", "Foo@1", "--beyond-model"], "--lose Foo: no such message");
+    warns(&["fd/timeout-sync", "--ask", "0@1"], "--ask");
+    warns(&["election/bully", "--hold", "3"], "--hold");
+    assert_eq!(stderr(&conclave(&["run", RA, "--hold", "3"])), "");
 }
 
 #[test]

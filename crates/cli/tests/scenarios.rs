@@ -52,7 +52,8 @@ fn check(file: &Path) -> Result<(), Failed> {
     let mut exit = 0;
     let mut expectations = 0;
     for line in lines {
-        let (what, expected) = line.split_once(" = ").ok_or(format!("not understood: {line}"))?;
+        let (what, expected) =
+            line.split_once(" = ").ok_or_else(|| format!("not understood: {line}"))?;
         expectations += 1;
         if what == "exit" {
             exit = expected.parse()?;
@@ -117,11 +118,11 @@ impl Run {
         if let Some((about, node)) = what.split_once(' ') {
             let node: u64 = node.parse()?;
             let first = entries.iter().find(|entry| entry.node == node);
-            let first = first.ok_or(format!("p{node} never asked"))?;
+            let first = first.ok_or_else(|| format!("p{node} never asked"))?;
             return match about {
-                "hops" => Ok(first.hops.map_or("none".into(), |hops| hops.to_string())),
+                "hops" => Ok(first.hops.map_or_else(|| "none".into(), |hops| hops.to_string())),
                 "at" => {
-                    let at = first.entered.ok_or(format!("p{node} never entered"))?;
+                    let at = first.entered.ok_or_else(|| format!("p{node} never entered"))?;
                     Ok((at as f64 / 1e6).to_string())
                 }
                 "of" => {

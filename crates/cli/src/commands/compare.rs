@@ -10,6 +10,7 @@ mod tables;
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use conclave_algorithms::catalogue;
 use conclave_protocol::Info;
@@ -85,14 +86,24 @@ impl Algorithm {
 /// Measures and prints.
 pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<Done, Failure> {
     let algorithms = chosen(args)?;
-    let comparison = compare(args, &algorithms);
+    let stop = super::run::stop_on_ctrl_c();
+    let comparison = compare(args, &algorithms, &stop);
+    let compared = comparison.algorithms.len();
+    let done = if compared < algorithms.len() {
+        let all = algorithms.len();
+        // Whoever stopped it wants what there is.
+        let _ = writeln!(terminal.stderr(), "stopped after {compared} of {all} algorithms");
+        Done::Interrupted
+    } else {
+        Done::Well
+    };
     if let Some(path) = &args.html {
         let page = html::page(&comparison);
         let failed = |error| Failure::File { path: path.clone(), error };
         std::fs::write(path, page).map_err(failed)?;
         if !args.json && !args.markdown {
             writeln!(out, "wrote {}", path.display())?;
-            return Ok(Done::Well);
+            return Ok(done);
         }
     }
     if args.json {
@@ -103,14 +114,23 @@ pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<
     } else {
         out.write_all(tables::text(&comparison, terminal.width).as_bytes())?;
     }
-    Ok(Done::Well)
+    Ok(done)
 }
 
 /// The algorithms that are compared.
 fn chosen(args: &Args) -> Result<Vec<&'static Info>, Failure> {
     if !["mutex", "election"].contains(&args.family.as_str()) {
         let family = &args.family;
-        let text = format!("there is nothing to compare about {family:?}; try mutex or election");
+        let text = match find(family) {
+            Ok(info) => format!(
+                "{family} is an algorithm, not a family; try compare {} --only {}",
+                info.family(),
+                info.name()
+            ),
+            Err(_) => {
+                format!("there is nothing to compare about {family:?}; try mutex or election")
+            }
+        };
         return Err(Failure::Usage(text));
     }
     let asked = args.only.iter().map(|id| match id.contains('/') {
@@ -129,14 +149,15 @@ fn chosen(args: &Args) -> Result<Vec<&'static Info>, Failure> {
     Ok(family.filter(|info| args.mutants || info.mutant.is_none()).collect())
 }
 
-fn compare(args: &Args, algorithms: &[&'static Info]) -> Comparison {
+fn compare(args: &Args, algorithms: &[&'static Info], stop: &AtomicBool) -> Comparison {
     let election = args.family == "election";
     // Drawn on a terminal only.
     let progress = ProgressBar::new((algorithms.len() * args.nodes.len()) as u64);
     if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg:30}") {
         progress.set_style(style);
     }
-    let measured = algorithms.iter().map(|&info| {
+    let on = |_: &&&Info| !stop.load(Ordering::Relaxed);
+    let measured = algorithms.iter().take_while(on).map(|&info| {
         let (mut sizes, mut elections) = (Vec::new(), Vec::new());
         for &nodes in &args.nodes {
             progress.set_message(format!("{} × {nodes}", info.name()));
@@ -186,7 +207,7 @@ mod tests {
     }
 
     fn compared(args: &Args) -> Comparison {
-        compare(args, &chosen(args).expect("they exist"))
+        compare(args, &chosen(args).expect("they exist"), &AtomicBool::new(false))
     }
 
     #[test]
@@ -194,21 +215,20 @@ mod tests {
         let comparison = compared(&args("mutex", &[3], &["ricart-agrawala", "mutex/token-ring"]));
         let text = tables::text(&comparison, 120);
         let expected = "\
-N = 3: costs
+N = 3
 
-algorithm        messages alone  theory  messages saturated  entry delay  theory  sync delay  theory  response
-ricart-agrawala             4+0     4+0                   4            2       2           1       1      2T+E
-token-ring                  2+0     2+0                   1            2       2           1       1      2T+E
-
-N = 3: under load
-
-algorithm        bytes per entry  entries per T  theory  fairness  waiting p50  waiting p99  overtaken  burst messages
-ricart-agrawala               12         0.0909  0.0909     1.000           23           23          2              12
-token-ring                     2         0.0909  0.0909     1.000           23           23          2              24
+algorithm        messages,  messages,  entry   sync  response  bytes   entries  fair-  waiting  waiting  over-     burst
+                     alone  saturated  delay  delay      time    per       per   ness      p50      p99  taken  messages
+                                                               entry         T
+ricart-agrawala      4+0 ✓          4    2 ✓    1 ✓    2T+E ✓     12  0.0909 ✓  1.000       23       23      2        12
+token-ring           2+0 ✓          1    2 ✓    1 ✓    2T+E ✓      2  0.0909 ✓  1.000       23       23      2        24
 ";
         assert!(text.starts_with(expected), "{text}");
         assert!(text.contains("[2] ✗ [002] ricart-agrawala, exit: N-1 — double count"), "{text}");
-        assert!(text.lines().all(|line| line.chars().count() <= 120), "{text}");
+        for width in [120, 100, 80] {
+            let text = tables::text(&comparison, width);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+        }
     }
 
     #[test]
@@ -223,7 +243,7 @@ token-ring                     2         0.0909  0.0909     1.000           23  
     fn an_algorithm_that_does_not_fit_says_why() {
         let info = find("mutex/ricart-agrawala").expect("it exists");
         let unfit = Some("it needs more".to_owned());
-        let sizes = vec![Size { nodes: 2, figures: None, unfit }];
+        let sizes = vec![Size { nodes: 2, figures: None, unfit, last_client: None }];
         let algorithm = Algorithm { id: info.id, title: info.title, sizes, elections: Vec::new() };
         let mut comparison = compared(&args("mutex", &[2], &["token-ring"]));
         comparison.algorithms.push(algorithm);
@@ -286,7 +306,7 @@ token-ring                     2         0.0909  0.0909     1.000           23  
             text.contains("bully             p0        11      11           4       4      p2"),
             "{text}"
         );
-        assert!(text.contains("N-2 election messages ✗"), "{text}");
+        assert!(text.contains("✗ [003] bully, best: N-2 election messages"), "{text}");
     }
 
     #[test]
@@ -295,6 +315,7 @@ token-ring                     2         0.0909  0.0909     1.000           23  
             chosen(&args(family, &[3], only)).expect_err("it is refused").to_string()
         };
         assert!(refused("poetry", &[]).contains("try mutex or election"));
+        assert!(refused("mutex/lamport", &[]).contains("compare mutex --only lamport"));
         assert!(refused("mutex", &["election/bully"]).contains("is not of the family mutex"));
         assert!(refused("mutex", &["ricart-agrwala"]).contains("mutex/ricart-agrawala"));
     }

@@ -10,10 +10,8 @@ use super::list;
 use crate::markdown::render;
 use crate::simulate::nearest;
 use crate::terminal::{BOLD, DIM, NAME, WARN, paint};
+use crate::theory::{Row, Verdict, rows_of};
 use crate::{Done, Failure, Terminal, find};
-
-/// The theory's rows, as data.
-const THEORY: &str = include_str!("../../../../theory.json");
 
 /// Flags of `conclave explain`.
 #[derive(Clone, Debug, clap::Args)]
@@ -91,7 +89,7 @@ fn to_text(info: &Info, width: usize) -> String {
     }
     let rows = theory_rows(info);
     if !rows.is_empty() {
-        add(&heading("Cost"));
+        add(&heading("Cost, case by case"));
         for row in &rows {
             add(&theory_text(row, width));
         }
@@ -104,38 +102,32 @@ fn heading(title: &str) -> String {
 }
 
 /// The rows of the theory about this algorithm; about the sound one, for a mutant.
-fn theory_rows(info: &Info) -> Vec<Value> {
-    let theory: Value = serde_json::from_str(THEORY).expect("theory.json is valid JSON");
-    let id = info.mutant.map_or(info.id, |mutant| mutant.of);
-    let rows = theory["rows"].as_array().cloned().unwrap_or_default();
-    rows.into_iter().filter(|row| row["id"] == id).collect()
+fn theory_rows(info: &Info) -> Vec<&'static Row> {
+    rows_of(info.mutant.map_or(info.id, |mutant| mutant.of)).collect()
 }
 
-fn theory_text(row: &Value, width: usize) -> String {
-    let said = |key: &str| row[key].as_str().unwrap_or_default().to_owned();
-    let mut text = format!("{}: {}\n", paint(NAME, said("scenario")), said("given"));
-    let formulas = row["formulas"].as_object().into_iter().flatten();
-    for (quantity, formula) in formulas.filter(|(_, formula)| !formula.is_null()) {
-        let formula = formula.as_str().map_or_else(|| formula.to_string(), str::to_owned);
+fn theory_text(row: &Row, width: usize) -> String {
+    let mut text = format!("{}: {}\n", paint(NAME, &row.scenario), row.given);
+    for (quantity, formula) in row.formulas() {
         text.push_str(&format!("  {:<22} {formula}\n", quantity.replace('_', " ")));
     }
-    for claim in row["claims"].as_array().into_iter().flatten() {
-        let said = |key: &str| claim[key].as_str().unwrap_or_default();
-        let lecture = said("doc").split('_').next().unwrap_or_default().to_owned();
-        let line = format!(
-            "- lecture {lecture} says {} = {}: {}",
-            said("quantity"),
-            said("formula"),
-            said("verdict")
-        );
-        let lines = render(&line, width.saturating_sub(2));
+    let mut add = |paragraph: &str| {
+        let lines = render(paragraph, width.saturating_sub(2));
         text.extend(lines.lines().map(|line| format!("  {}\n", paint(DIM, line))));
+    };
+    for claim in row.claims.iter().filter(|claim| claim.says_something()) {
+        let worth = match (claim.verdict(), claim.remark()) {
+            (Verdict::Remark | Verdict::Conditional, Some(remark)) => remark.to_owned(),
+            (verdict, Some(remark)) => format!("{}: {remark}", verdict.meaning()),
+            (verdict, None) => verdict.meaning().to_owned(),
+        };
+        let (document, sign) = (claim.document(), claim.verdict().sign());
+        let (quantity, formula) = (&claim.quantity, &claim.formula);
+        add(&format!("- lecture {document} says {quantity} = {formula}: {sign} {worth}"));
     }
-    for note in ["notes", "problems"] {
-        let note = said(note);
+    for note in [&row.notes, &row.problems] {
         if !note.is_empty() {
-            let lines = render(&note, width.saturating_sub(2));
-            text.extend(lines.lines().map(|line| format!("  {}\n", paint(DIM, line))));
+            add(note);
         }
     }
     text

@@ -17,7 +17,7 @@ use crate::diagram::{self, draw};
 use crate::report::{Claim, Judged, Report, describe, judge_all};
 use crate::spec_args::values::Limit;
 use crate::spec_args::{Given, SpecArgs};
-use crate::terminal::{BOLD, DIM, ERROR, GOOD, WARN, paint};
+use crate::terminal::{BOLD, DIM, ERROR, GOOD, WARN, paint, style};
 use crate::{Done, Failure, Terminal, find, simulate};
 
 /// Flags of `conclave run`.
@@ -75,6 +75,11 @@ pub fn perform(
     if let Some(path) = &args.trace {
         save(path, &spec, &outcome)?;
     }
+    for useless in args.spec.without_effect(info, &outcome) {
+        let (style, plain) = style(WARN);
+        // Standard error may be closed; then there is nobody to warn.
+        let _ = writeln!(terminal.stderr(), "{style}no effect:{plain} {useless}");
+    }
     let report = Report::new(info, &spec, &outcome);
     if args.json {
         writeln!(out, "{:#}", report.json())?;
@@ -118,7 +123,7 @@ pub(crate) fn print(
         };
         writeln!(out, "\n{}", draw(&report.outcome.trace, &report.remarks(), &options))?;
     }
-    writeln!(out, "{}", report.cost_table(terminal, None))?;
+    writeln!(out, "{}", report.cost_table(terminal))?;
     write!(out, "{}", report.verdicts(terminal))?;
     Ok(())
 }
@@ -256,8 +261,13 @@ impl Sweep {
             if claim == Claim::None && violated == 0 {
                 continue;
             }
+            if property == Property::FcfsTimestamp && matches!(claim, Claim::Fails(_)) {
+                continue;
+            }
             let (mark, word) = if violated > 0 {
                 (paint(ERROR, cross), format!("violated in {violated} of {runs} runs"))
+            } else if open == runs {
+                (paint(WARN, "?"), "held in none".to_owned())
             } else {
                 (paint(GOOD, tick), format!("held in {} of {runs} runs", runs - open))
             };
@@ -279,7 +289,7 @@ fn by_name(counts: &BTreeMap<Property, u64>) -> BTreeMap<&'static str, u64> {
 }
 
 /// Set when the user presses Ctrl-C; a second time ends the program at once.
-fn stop_on_ctrl_c() -> Arc<AtomicBool> {
+pub(super) fn stop_on_ctrl_c() -> Arc<AtomicBool> {
     let stop = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&stop);
     // Where signals cannot be handled, Ctrl-C ends the program as it always does.

@@ -68,7 +68,12 @@ impl FromStr for Span {
             "T" | "" => scale(1_000_000_000).map(Self::Units),
             _ => None,
         };
-        span.ok_or_else(|| format!("{text:?} is no time: {SPAN}"))
+        let digits = number.chars().any(|c| c.is_ascii_digit()) && !number.contains('.');
+        let known = ["ns", "us", "µs", "ms", "s", "m", "min", "T", ""].contains(&unit.trim());
+        span.ok_or_else(|| match digits && known {
+            true => format!("{text:?} is too long a time"),
+            false => format!("{text:?} is no time: {SPAN}"),
+        })
     }
 }
 
@@ -85,6 +90,11 @@ impl Range {
     /// The durations, given `T`.
     pub fn with(self, unit: Duration) -> Spread {
         Spread::between(self.least.with(unit), self.most.with(unit))
+    }
+
+    /// Whether the end comes before the beginning, given `T`.
+    pub(crate) fn is_backward(self, unit: Duration) -> bool {
+        self.most.with(unit) < self.least.with(unit)
     }
 }
 
@@ -140,7 +150,8 @@ impl FromStr for AskAt {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (who, when) = split(text, "@", "NODE@TIME or NODE@TIME:HOLD, as in 2@1ms:5ms")?;
+        // At once, if nothing else is said.
+        let (who, when) = text.split_once('@').unwrap_or((text, "0"));
         let (at, hold) = when.split_once(':').map_or((when, None), |(at, hold)| (at, Some(hold)));
         Ok(Self { node: node(who)?, at: at.parse()?, hold: hold.map(str::parse).transpose()? })
     }
@@ -153,6 +164,13 @@ pub struct Window {
     pub from: Span,
     /// The end, if it has one.
     pub to: Option<Span>,
+}
+
+impl Window {
+    /// Whether the end comes no later than the beginning, given `T`.
+    pub(crate) fn is_empty(self, unit: Duration) -> bool {
+        self.to.is_some_and(|to| to.with(unit) <= self.from.with(unit))
+    }
 }
 
 impl FromStr for Window {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::theory::{Claim, Verdict, rows_of, theory};
+use crate::theory::{Claim, Row, Verdict, rows_of, theory};
 
 /// What the lectures say about some algorithms.
 #[derive(Debug, Default, Serialize)]
@@ -20,7 +20,12 @@ pub(super) struct Claims {
 /// One claim.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Stated {
+    /// In the lecture's words.
     pub(super) quantity: &'static str,
+    /// Of the quantities that are compared, the one it is about.
+    pub(super) about: &'static str,
+    /// What theory says instead, as a formula.
+    pub(super) theory: Option<&'static str>,
     pub(super) formula: &'static str,
     pub(super) verdict: &'static str,
     pub(super) sign: &'static str,
@@ -33,9 +38,9 @@ impl Claims {
     pub(super) fn about(ids: impl Iterator<Item = &'static str>) -> Self {
         let mut claims = Self::default();
         for id in ids {
-            let claimed = rows_of(id).flat_map(|row| &row.claims);
-            for claim in claimed.filter(|claim| claim.says_something()) {
-                let stated = claims.state(id, claim);
+            let claimed = rows_of(id).flat_map(|row| row.claims.iter().map(move |c| (row, c)));
+            for (row, claim) in claimed.filter(|(_, claim)| claim.says_something()) {
+                let stated = claims.state(row, claim);
                 let by_document = claims.by_algorithm.entry(id).or_default();
                 by_document.entry(claim.document()).or_default().push(stated);
             }
@@ -46,10 +51,10 @@ impl Claims {
         claims
     }
 
-    fn state(&mut self, id: &str, claim: &'static Claim) -> Stated {
+    fn state(&mut self, row: &'static Row, claim: &'static Claim) -> Stated {
         let verdict = claim.verdict();
         let note = claim.remark().map(|remark| {
-            let name = id.split_once('/').map_or(id, |(_, name)| name);
+            let name = row.id.split_once('/').map_or(row.id.as_str(), |(_, name)| name);
             let (document, quantity, formula) = (claim.document(), &claim.quantity, &claim.formula);
             self.errata.push(format!(
                 "{} [{document}] {name}, {quantity}: {formula} — {remark}",
@@ -57,8 +62,14 @@ impl Claims {
             ));
             self.errata.len()
         });
+        let (about, key) = about(&claim.quantity);
+        let formula = |row: &'static Row| {
+            row.formulas().find(|(name, _)| *name == key).map(|(_, formula)| formula)
+        };
         Stated {
             quantity: &claim.quantity,
+            about,
+            theory: formula(row).or_else(|| rows_of(&row.id).find_map(formula)),
             formula: &claim.formula,
             verdict: verdict.meaning(),
             sign: verdict.sign(),
@@ -66,15 +77,70 @@ impl Claims {
         }
     }
 
-    /// What a lecture says about an algorithm, in a few characters.
-    pub(super) fn short(&self, id: &str, document: &str) -> String {
+    /// The quantities that are claimed about an algorithm, each with theory's formula.
+    pub(super) fn quantities(&self, id: &str) -> Vec<(&'static str, Option<&'static str>)> {
+        let stated = self.by_algorithm.get(id).into_iter().flat_map(|by| by.values().flatten());
+        let mut quantities: Vec<(&'static str, Option<&'static str>)> = Vec::new();
+        for stated in stated {
+            if quantities.iter().all(|(about, _)| *about != stated.about) {
+                quantities.push((stated.about, stated.theory));
+            }
+        }
+        let place = |about: &str| QUANTITIES.iter().position(|(known, ..)| *known == about);
+        quantities.sort_by_key(|(about, _)| place(about).unwrap_or(QUANTITIES.len()));
+        quantities
+    }
+
+    /// What a lecture says about a quantity of an algorithm, in a few characters.
+    pub(super) fn short(&self, id: &str, about: &str, document: &str) -> String {
         let stated = self.by_algorithm.get(id).and_then(|by| by.get(document));
-        let stated = stated.map_or(&[][..], Vec::as_slice).iter().map(|stated| {
+        let stated = stated.map_or(&[][..], Vec::as_slice).iter();
+        let stated = stated.filter(|stated| stated.about == about).map(|stated| {
             let note = stated.note.map_or_else(String::new, |note| format!("[{note}]"));
-            format!("{}\u{a0}{}{note}", stated.formula, stated.sign)
+            format!("{} {}{note}", stated.formula, stated.sign)
         });
         stated.collect::<Vec<_>>().join(", ")
     }
+}
+
+/// The quantities that are compared: the name, the theory's name, and what lectures call it.
+const QUANTITIES: &[(&str, &str, &[&str])] = &[
+    (
+        "messages",
+        "messages_total",
+        &[
+            "messages",
+            "messages per entry/exit",
+            "messages per CS",
+            "messages per CS (table)",
+            "messages per access",
+            "messages entry/exit",
+            "total",
+            "optimised messages",
+        ],
+    ),
+    ("· to enter", "messages_entry", &["messages entry", "entry", "messages to enter"]),
+    ("· to leave", "messages_exit", &["exit"]),
+    (
+        "entry delay",
+        "entry_delay_hops",
+        &[
+            "delay before entry",
+            "delay before entry (messages)",
+            "client delay",
+            "delay",
+            "average delay",
+        ],
+    ),
+    ("sync delay", "sync_delay_hops", &["synchronization delay", "delay d"]),
+    ("response", "response_time", &["response", "response time", "turnaround increase"]),
+    ("replies to enter", "replies_needed", &["replies to enter"]),
+];
+
+/// What a lecture's words for a quantity are about, and the theory's name for it.
+fn about(quantity: &'static str) -> (&'static str, &'static str) {
+    let known = QUANTITIES.iter().find(|(.., words)| words.contains(&quantity));
+    known.map_or((quantity, ""), |&(about, key, _)| (about, key))
 }
 
 /// The signs and what they mean.
@@ -91,11 +157,13 @@ mod tests {
     fn claims_are_signed_and_errata_are_numbered_in_order() {
         let claims = Claims::about(["mutex/ricart-agrawala", "mutex/maekawa"].into_iter());
         assert_eq!(claims.documents, ["000", "001", "002", "003", "004"]);
-        assert_eq!(claims.short("mutex/ricart-agrawala", "001"), "2(N-1)\u{a0}✓");
-        let second = claims.short("mutex/ricart-agrawala", "002");
-        assert!(second.contains("N-1\u{a0}✗[2]"), "{second}");
+        assert_eq!(claims.short("mutex/ricart-agrawala", "messages", "001"), "2(N-1) ✓");
+        let second = claims.short("mutex/ricart-agrawala", "· to leave", "002");
+        assert_eq!(second, "N-1 ✗[2]");
+        let quantities = claims.quantities("mutex/ricart-agrawala");
+        assert_eq!(quantities[0], ("messages", Some("2*(N-1)")));
         assert!(claims.errata[1].starts_with("✗ [002] ricart-agrawala, exit: N-1 — double count"));
-        assert_eq!(claims.short("mutex/maekawa", "000"), "");
+        assert_eq!(claims.short("mutex/maekawa", "messages", "000"), "");
         let notes = claims.by_algorithm.values().flat_map(|by| by.values().flatten());
         let mut notes: Vec<_> = notes.filter_map(|stated| stated.note).collect();
         notes.sort_unstable();

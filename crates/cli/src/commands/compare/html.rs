@@ -67,7 +67,7 @@ pub(super) fn page(comparison: &Comparison) -> String {
         page.extend(drawn);
         page.push_str("</div>\n");
     }
-    for sheet in sheets(comparison, false) {
+    for sheet in sheets(comparison) {
         table(&sheet, &mut page);
     }
     page.push_str("</body>\n</html>\n");
@@ -162,7 +162,8 @@ fn table(sheet: &Sheet, page: &mut String) {
     };
     let _ =
         write!(page, "<h2>{}</h2>\n<div class=\"scroll\"><table>\n<thead>", escape(&sheet.title));
-    cells("th", &sheet.head, page);
+    let head: Vec<String> = sheet.head.iter().map(|head| head.replace("- ", "")).collect();
+    cells("th", &head, page);
     page.push_str("</thead>\n<tbody>\n");
     for row in &sheet.rows {
         cells("td", row, page);

@@ -2,18 +2,21 @@
 
 use std::time::Duration;
 
-use conclave_algorithms::quorum::{Construction, Quorums};
 use conclave_protocol::{Info, Links, NodeId, Setup, Topology};
-use conclave_sim::{Arrivals, Costs, Outcome, RunSpec, Spread, Tracing, Workload};
+use conclave_sim::{Arrivals, Ask, Costs, Outcome, RunSpec, Spread, Tracing, Workload};
 use serde::Serialize;
 
-use crate::theory::formula::{Params, whole};
+use crate::theory::fit::{About, alone};
+use crate::theory::formula::Params;
+use crate::theory::rows_of;
 use crate::theory::setups::{T, at};
-use crate::theory::{Row, rows_of};
 use crate::{clients, simulate};
 
 /// `E`, how long a process stays inside, in units of `T`.
 pub(super) const STAY: u32 = 10;
+
+/// When a coordinator has been found, where one has to be, in units of `T`.
+const SETTLED: u32 = 100;
 
 /// What an algorithm costs among so many nodes.
 #[derive(Clone, Debug, Serialize)]
@@ -23,6 +26,9 @@ pub(super) struct Size {
     pub(super) figures: Option<Figures>,
     /// Why it does not.
     pub(super) unfit: Option<String>,
+    /// The last node that may ask.
+    #[serde(skip)]
+    pub(super) last_client: Option<u32>,
 }
 
 /// Everything measured about an algorithm among so many nodes. Times are in units of `T`.
@@ -33,12 +39,16 @@ pub(super) struct Figures {
     pub(super) saturated: Saturated,
 }
 
-/// One node asks, the last that may, while nobody else does.
+/// One node asks while nobody else does: the last that may, or, if it need not ask anybody, the
+/// first.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Idle {
+    pub(super) requester: u32,
     pub(super) messages: Beside,
     pub(super) messages_entry: Beside,
     pub(super) messages_exit: Beside,
+    /// Where a broadcast is one transmission, if that is what the algorithm is about.
+    pub(super) transmissions: Option<Beside>,
     pub(super) entry_delay: Beside,
     /// From asking to leaving, without the stay itself.
     pub(super) response: Beside,
@@ -85,6 +95,7 @@ pub(super) struct Beside {
 pub(super) fn measure(info: &'static Info, nodes: u32, seeds: u64) -> Size {
     let setup = Setup::new(topology(info, nodes));
     let figures = clients(info.id, &setup).map_err(|failure| failure.to_string());
+    let last_client = figures.as_ref().ok().map(|clients| clients.end.saturating_sub(1));
     let figures = figures.and_then(|clients| {
         if clients.is_empty() {
             return Err("nobody would be left to ask".to_owned());
@@ -94,8 +105,8 @@ pub(super) fn measure(info: &'static Info, nodes: u32, seeds: u64) -> Size {
         Ok(Figures { idle: system.idle()?, saturated: system.saturated(seeds, &burst)?, burst })
     });
     match figures {
-        Ok(figures) => Size { nodes, figures: Some(figures), unfit: None },
-        Err(reason) => Size { nodes, figures: None, unfit: Some(reason) },
+        Ok(figures) => Size { nodes, figures: Some(figures), unfit: None, last_client },
+        Err(reason) => Size { nodes, figures: None, unfit: Some(reason), last_client },
     }
 }
 
@@ -114,25 +125,55 @@ struct System {
     clients: std::ops::Range<u32>,
 }
 
+impl Beside {
+    /// The measured figure with a sign if theory agrees, and with theory's if it does not.
+    pub(super) fn show(self, figure: impl Fn(f64) -> String) -> String {
+        let Some(measured) = self.measured.map(&figure) else { return "–".to_owned() };
+        match self.theory.map(&figure) {
+            Some(theory) if theory == measured => format!("{measured} ✓"),
+            Some(theory) => format!("{measured} ({theory})"),
+            None => measured,
+        }
+    }
+}
+
 impl System {
     fn idle(&self) -> Result<Idle, String> {
-        let requester = NodeId(self.clients.end - 1);
-        let (_, costs) = self.run(Workload::burst([requester], T * STAY), |_| {})?;
+        let last = self.clients.end - 1;
+        let idle = self.idle_of(NodeId(last), 0)?;
+        // A coordinator of its own says nothing about what others pay.
+        if idle.messages.measured == Some(0.0) && self.clients.start < last {
+            return self.idle_of(NodeId(self.clients.start), SETTLED);
+        }
+        Ok(idle)
+    }
+
+    fn idle_of(&self, requester: NodeId, t: u32) -> Result<Idle, String> {
+        let ask = Ask { node: requester, at: at(t), hold: None };
+        let arrivals = Arrivals::Plan(vec![ask]);
+        let workload = Workload { arrivals, hold: Spread::exactly(T * STAY) };
+        let (_, costs) = self.run(workload, |_| {})?;
         let entry = costs.entries.first().ok_or("nobody asked")?;
-        let theory = self.idle_theory(requester);
-        let figure = |quantity| {
-            let (row, params) = theory.as_ref()?;
-            row.figure(quantity, params)?.ok().map(|number| number.to_f64())
+        // The response is given without the stay.
+        let fit = alone(self.info, &self.setup, requester, Some(Duration::ZERO), false);
+        let multicast = fit.as_ref().is_some_and(|fit| fit.about == About::Transmissions);
+        let theory = |quantity: &str| Some(fit.as_ref()?.figure(quantity)?.to_f64());
+        let beside = |quantity: &str, measured| {
+            let unicast = !(multicast && quantity.starts_with("messages"));
+            Beside { measured, theory: theory(quantity).filter(|_| unicast) }
         };
-        let beside = |quantity, measured| Beside { measured, theory: figure(quantity) };
         let entered = entry.entered.map(|entered| in_units(entered - entry.asked));
         let left = entry.left.map(|left| in_units(left - entry.asked) - f64::from(STAY));
         let messages = entry.messages_entry + entry.messages_exit;
         let count = |messages: u64| entry.left.map(|_| messages as f64);
+        let transmissions =
+            Beside { measured: count(entry.transmissions), theory: theory("messages_total") };
         Ok(Idle {
+            requester: requester.0,
             messages: beside("messages_total", count(messages)),
             messages_entry: beside("messages_entry", count(entry.messages_entry)),
             messages_exit: beside("messages_exit", count(entry.messages_exit)),
+            transmissions: multicast.then_some(transmissions),
             entry_delay: beside("entry_delay_hops", entered),
             response: beside("response_time", left),
         })
@@ -191,13 +232,12 @@ impl System {
             let done = costs.entries.iter().filter(|entry| entry.left.is_some());
             mean(done.map(|e| (e.messages_entry + e.messages_exit) as f64).collect())
         });
-        let size = average(&|costs| Some(costs.bytes as f64 / costs.messages.max(1) as f64));
         let waiting = |of: fn(&Costs) -> Duration| average(&|costs| Some(in_units(of(costs))));
         let exactly = burst.sync_theory.filter(|(least, most)| least == most);
         let places = crate::places(self.info, &self.setup);
         Ok(Saturated {
             messages,
-            bytes: messages.zip(size).map(|(messages, size)| messages * size),
+            bytes: average(&Costs::bytes_per_entry),
             throughput: average(&|costs| costs.throughput().map(|rate| rate * T.as_secs_f64())),
             throughput_theory: exactly
                 .filter(|_| places == 1)
@@ -222,38 +262,6 @@ impl System {
         let outcome = simulate(&spec).map_err(|failure| failure.to_string())?;
         let costs = Costs::of(&outcome.trace);
         Ok((outcome, costs))
-    }
-
-    /// The row about a lone requester, and the parameters that make it this one.
-    fn idle_theory(&self, requester: NodeId) -> Option<(&'static Row, Params)> {
-        let n = self.setup.n();
-        let coordinators = n / 2;
-        let topology = &self.setup.topology;
-        let quorum = Quorums::new(Construction::Best, n).ok().map(|quorums| quorums.size() as u32);
-        let units = crate::places(self.info, &self.setup);
-        let distance = match self.info.model.links {
-            Links::Tree => topology.distances(NodeId(0))[requester.index()],
-            Links::Ring | Links::Complete => requester.0,
-        };
-        let mut params: Params = [
-            ("N", n),
-            ("i", requester.0),
-            ("d", distance),
-            ("n", coordinators),
-            ("m", coordinators / 2 + 1),
-            ("T", 1),
-            // The response is given without the stay.
-            ("E", 0),
-        ]
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), whole(value)))
-        .collect();
-        let k = if units > 1 { Some(units) } else { quorum };
-        params.extend(k.map(|k| ("K".to_owned(), whole(k))));
-        let alone = ["idle", "idle-projective", "idle-ask-m", "non-holder", "first"];
-        let alone = alone.into_iter().chain(["first-entry-of-id-i", "distance-d"]);
-        let row = alone.filter_map(|scenario| crate::theory::row(self.info.id, scenario)).next();
-        row.map(|row| (row, params))
     }
 }
 

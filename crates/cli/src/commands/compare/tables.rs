@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 
-use super::mutex::{Beside, Figures};
+use super::mutex::{Beside, Figures, Idle};
 use super::{Comparison, claims, figure, or_dash};
 
 /// A table with a title, and notes below it.
@@ -15,43 +15,53 @@ pub(super) struct Sheet {
     pub(super) notes: Vec<String>,
     /// How many columns from the left hold words rather than numbers.
     pub(super) words: usize,
+    /// How much each column matters, zero most, if columns may be left out; empty if not.
+    pub(super) matters: Vec<u8>,
 }
 
-const COSTS: [&str; 9] = [
-    "algorithm",
-    "messages alone",
-    "theory",
-    "messages saturated",
-    "entry delay",
-    "theory",
-    "sync delay",
-    "theory",
-    "response",
-];
-const LOAD: [&str; 8] = [
-    "bytes per entry",
-    "entries per T",
-    "theory",
-    "fairness",
-    "waiting p50",
-    "waiting p99",
-    "overtaken",
-    "burst messages",
+/// The columns after the name, and how much each matters: the last go first where a line is short.
+const COSTS: [(&str, u8); 12] = [
+    ("messages, alone", 0),
+    ("messages, saturated", 1),
+    ("entry delay", 0),
+    ("sync delay", 0),
+    ("response time", 2),
+    ("bytes per entry", 2),
+    ("entries per T", 0),
+    ("fair- ness", 2),
+    ("waiting p50", 5),
+    ("waiting p99", 3),
+    ("over- taken", 4),
+    ("burst messages", 5),
 ];
 const ELECTION: [&str; 7] =
     ["algorithm", "initiator", "messages", "theory", "turnaround", "theory", "leader"];
 
-/// For a terminal of this width: costs and behaviour under load in two tables.
+/// For a terminal of this width, without the columns that do not fit.
 pub(super) fn text(comparison: &Comparison, width: usize) -> String {
     let mut text = String::new();
-    for sheet in sheets(comparison, true) {
+    for mut sheet in sheets(comparison) {
+        let left_out = sheet.fit(width);
+        if !left_out.is_empty() {
+            let columns = left_out.join(", ");
+            sheet.notes.push(format!("not shown for want of room (see --width): {columns}"));
+        }
         let mut table = Table::new();
         table.load_preset(presets::NOTHING);
-        table.set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_content_arrangement(if sheet.matters.is_empty() {
+            ContentArrangement::Dynamic
+        } else {
+            ContentArrangement::Disabled
+        });
         table.set_width(width.min(usize::from(u16::MAX)) as u16);
-        table.set_header(&sheet.head).add_rows(&sheet.rows);
+        let head = sheet.head.iter().map(|head| match sheet.matters.is_empty() {
+            true => head.clone(),
+            false => head.replace("- ", "-\n").replace(' ', "\n"),
+        });
+        table.set_header(head).add_rows(&sheet.rows);
+        let last = sheet.head.len() - 1;
         for (i, column) in table.column_iter_mut().enumerate() {
-            column.set_padding((0, 2));
+            column.set_padding((0, if i == last { 0 } else { 2 }));
             if i == 0 {
                 column.set_constraint(ColumnConstraint::ContentWidth);
             }
@@ -60,7 +70,7 @@ pub(super) fn text(comparison: &Comparison, width: usize) -> String {
             }
         }
         let lines: Vec<String> =
-            table.to_string().lines().map(|line| line.trim_end().replace('\u{a0}', " ")).collect();
+            table.to_string().lines().map(|line| line.trim_end().to_owned()).collect();
         let _ = writeln!(text, "{}\n\n{}\n", sheet.title, lines.join("\n"));
         for note in &sheet.notes {
             text += &wrapped(note, width);
@@ -70,6 +80,33 @@ pub(super) fn text(comparison: &Comparison, width: usize) -> String {
         }
     }
     text
+}
+
+impl Sheet {
+    /// Drops columns that matter less until a line fits, and says which.
+    fn fit(&mut self, width: usize) -> Vec<String> {
+        let mut left_out = Vec::new();
+        while self.width() > width {
+            let matters = self.matters.iter().enumerate().rev().max_by_key(|(_, rank)| **rank);
+            let Some((column, _)) = matters.filter(|(_, rank)| **rank > 0) else { break };
+            self.matters.remove(column);
+            left_out.insert(0, self.head.remove(column).replace("- ", ""));
+            for row in &mut self.rows {
+                row.remove(column);
+            }
+        }
+        left_out
+    }
+
+    /// How long a line is when no cell is broken; zero where cells may be.
+    fn width(&self) -> usize {
+        let length = |text: &str| text.chars().count();
+        let columns = self.matters.iter().enumerate().map(|(i, _)| {
+            let head = self.head[i].split(' ').map(length).max().unwrap_or(0);
+            self.rows.iter().map(|row| length(&row[i])).fold(head, usize::max) + 2
+        });
+        columns.sum::<usize>().saturating_sub(2)
+    }
 }
 
 /// A note over as many lines as it takes, those after the first indented.
@@ -92,14 +129,14 @@ fn wrapped(note: &str, width: usize) -> String {
     text
 }
 
-/// As Markdown: costs and behaviour under load in one table.
+/// As Markdown.
 pub(super) fn markdown(comparison: &Comparison) -> String {
     let escape = |cell: &String| cell.replace('|', "\\|").replace('*', "\\*");
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let mut text = String::new();
-    for sheet in sheets(comparison, false) {
+    for sheet in sheets(comparison) {
         let _ = write!(text, "## {}\n\n", sheet.title);
-        text += &line(sheet.head.iter().map(escape).collect());
+        text += &line(sheet.head.iter().map(|head| escape(&head.replace("- ", ""))).collect());
         let rule = |i| if i < sheet.words { "---" } else { "---:" };
         text += &line((0..sheet.head.len()).map(|i| rule(i).to_owned()).collect());
         for row in &sheet.rows {
@@ -115,13 +152,13 @@ pub(super) fn markdown(comparison: &Comparison) -> String {
 }
 
 /// Everything there is to show, one table for each number of nodes and one for the claims.
-pub(super) fn sheets(comparison: &Comparison, split: bool) -> Vec<Sheet> {
+pub(super) fn sheets(comparison: &Comparison) -> Vec<Sheet> {
     let mut sheets = Vec::new();
     for (i, &nodes) in comparison.nodes.iter().enumerate() {
         if comparison.family == "election" {
             sheets.push(election(comparison, nodes));
         } else {
-            sheets.extend(mutex(comparison, i, nodes, split));
+            sheets.push(mutex(comparison, i, nodes));
         }
     }
     if !comparison.claims.by_algorithm.is_empty() {
@@ -130,16 +167,23 @@ pub(super) fn sheets(comparison: &Comparison, split: bool) -> Vec<Sheet> {
     sheets
 }
 
-fn mutex(comparison: &Comparison, i: usize, nodes: u32, split: bool) -> Vec<Sheet> {
-    let (mut costs, mut load, mut notes) = (Vec::new(), Vec::new(), Vec::new());
+fn mutex(comparison: &Comparison, i: usize, nodes: u32) -> Sheet {
+    let (mut rows, mut notes) = (Vec::new(), Vec::new());
+    let stay = comparison.stay;
+    notes.push(format!(
+        "T is the time a message takes, E = {stay} T the stay inside. alone: the last client asks \
+         in an idle system; messages as entry + exit; tx: transmissions, a broadcast being one. \
+         sync delay: all ask at once. saturated, bytes and the rest: everybody asks again as soon \
+         as it has left. ✓: exactly as theory has it; (n): theory says n; neither: theory has no \
+         formula for it"
+    ));
     for algorithm in &comparison.algorithms {
         let size = &algorithm.sizes[i];
         let name = algorithm.name().to_owned();
         let Some(figures) = &size.figures else {
             let reason = size.unfit.as_deref().unwrap_or("it does not fit");
             notes.push(format!("{name}: – because {reason}"));
-            costs.push([vec![name.clone()], vec!["–".into(); COSTS.len() - 1]].concat());
-            load.push([vec![name], vec!["–".into(); LOAD.len()]].concat());
+            rows.push([vec![name], vec!["–".into(); COSTS.len()]].concat());
             continue;
         };
         let stuck =
@@ -147,97 +191,68 @@ fn mutex(comparison: &Comparison, i: usize, nodes: u32, split: bool) -> Vec<Shee
         for (when, what) in stuck {
             notes.extend(what.iter().map(|what| format!("{name}: {when}: {what}")));
         }
-        costs.push([vec![name.clone()], cost_cells(figures)].concat());
-        load.push([vec![name], load_cells(figures)].concat());
+        if size.last_client != Some(figures.idle.requester) {
+            let requester = figures.idle.requester;
+            notes.push(format!("{name}: alone: p{requester} asks, once things have settled; the last is its own coordinator"));
+        }
+        rows.push([vec![name], cells(figures)].concat());
     }
-    let own = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
-    let stay = comparison.stay;
-    let about = format!(
-        "T is the time a message takes, E = {stay} T the stay inside; alone: the last client asks \
-         in an idle system; messages as entry + exit"
-    );
-    let title = |what: &str| format!("N = {nodes}: {what}");
-    if split {
-        notes.insert(0, about);
-        let load_head = [vec!["algorithm".to_owned()], own(&LOAD)].concat();
-        let costs = Sheet {
-            title: title("costs"),
-            head: own(&COSTS),
-            rows: costs,
-            notes: Vec::new(),
-            words: 1,
-        };
-        let load =
-            Sheet { title: title("under load"), head: load_head, rows: load, notes, words: 1 };
-        return vec![costs, load];
-    }
-    notes.insert(0, about);
-    let rows = costs.into_iter().zip(load).map(|(mut costs, load)| {
-        costs.extend(load.into_iter().skip(1));
-        costs
-    });
-    let head = [own(&COSTS), own(&LOAD)].concat();
-    vec![Sheet { title: format!("N = {nodes}"), head, rows: rows.collect(), notes, words: 1 }]
+    let head = std::iter::once("algorithm").chain(COSTS.map(|(head, _)| head));
+    let matters = std::iter::once(0).chain(COSTS.map(|(_, matters)| matters)).collect();
+    let head = head.map(str::to_owned).collect();
+    Sheet { title: format!("N = {nodes}"), head, rows, notes, words: 1, matters }
 }
 
-fn cost_cells(figures: &Figures) -> Vec<String> {
+fn cells(figures: &Figures) -> Vec<String> {
     let Figures { idle, burst, saturated } = figures;
-    let parts = match (idle.messages_entry.measured, idle.messages_exit.measured) {
-        (Some(entry), Some(exit)) => format!("{}+{}", figure(entry), figure(exit)),
+    let both = |entry: Option<f64>, exit: Option<f64>| {
+        Some(format!("{}+{}", figure(entry?), figure(exit?)))
+    };
+    let Idle { messages, messages_entry: entry, messages_exit: exit, .. } = idle;
+    let parts = both(entry.measured, exit.measured);
+    let alone = match (&idle.transmissions, parts, both(entry.theory, exit.theory)) {
+        (Some(transmissions), ..) => transmissions.show(|count| format!("{}tx", figure(count))),
+        (_, Some(parts), Some(theory)) if parts == theory => format!("{parts} ✓"),
+        (_, Some(parts), Some(theory)) => format!("{parts} ({theory})"),
+        (_, Some(parts), None) => match messages.theory {
+            Some(theory) if Some(theory) == messages.measured => format!("{parts} ✓"),
+            Some(theory) => format!("{parts} ({})", figure(theory)),
+            None => parts,
+        },
         _ => "–".to_owned(),
     };
-    let theory = match (idle.messages_entry.theory, idle.messages_exit.theory) {
-        (Some(entry), Some(exit)) => format!("{}+{}", figure(entry), figure(exit)),
-        _ => or_dash(idle.messages.theory),
+    let response = idle.response.show(|wait| match wait {
+        0.0 => "E".to_owned(),
+        _ => format!("{}T+E", figure(wait)),
+    });
+    let sync = match (&burst.stuck, burst.sync_delay, burst.sync_theory) {
+        (Some(_), ..) => "stuck".to_owned(),
+        (_, Some(delay), Some((least, most))) if least < most => {
+            format!("{} ({}…{})", figure(delay), figure(least), figure(most))
+        }
+        (_, measured, theory) => {
+            Beside { measured, theory: theory.map(|(delay, _)| delay) }.show(figure)
+        }
     };
-    let sync = burst.sync_theory.map_or_else(
-        || "–".to_owned(),
-        |(least, most)| {
-            if least == most {
-                figure(least)
-            } else {
-                format!("{}…{}", figure(least), figure(most))
-            }
-        },
-    );
-    let Beside { measured, theory: entry_theory } = idle.entry_delay;
-    let response = idle.response.measured.map_or_else(
-        || "–".to_owned(),
-        |wait| if wait == 0.0 { "E".to_owned() } else { format!("{}T+E", figure(wait)) },
-    );
-    vec![
-        parts,
-        theory,
-        saturated
-            .stuck
-            .as_ref()
-            .map_or_else(|| or_dash(saturated.messages), |_| "stuck".to_owned()),
-        or_dash(measured),
-        or_dash(entry_theory),
-        burst.stuck.as_ref().map_or_else(|| or_dash(burst.sync_delay), |_| "stuck".to_owned()),
-        sync,
-        response,
-    ]
-}
-
-fn load_cells(figures: &Figures) -> Vec<String> {
-    let Figures { burst, saturated, .. } = figures;
+    let mut cells = vec![alone, or_dash(saturated.messages), idle.entry_delay.show(figure)];
+    cells.extend([sync, response]);
     if saturated.stuck.is_some() {
-        let mut stuck = vec!["stuck".to_owned(); LOAD.len() - 1];
-        stuck.push(burst.messages.to_string());
-        return stuck;
+        cells[1] = "stuck".to_owned();
+        cells.extend(["–"; 6].map(str::to_owned));
+        cells.push(burst.messages.to_string());
+        return cells;
     }
-    let finer = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |v| format!("{v:.4}"));
-    vec![
+    let rate = Beside { measured: saturated.throughput, theory: saturated.throughput_theory };
+    cells.extend([
         saturated.bytes.map_or_else(|| "–".to_owned(), |bytes| format!("{bytes:.0}")),
-        finer(saturated.throughput),
-        finer(saturated.throughput_theory),
+        rate.show(|rate| format!("{rate:.4}")),
         saturated.fairness.map_or_else(|| "–".to_owned(), |jain| format!("{jain:.3}")),
         figure(saturated.waiting_p50),
         figure(saturated.waiting_p99),
         saturated.overtaking.to_string(),
         burst.messages.to_string(),
-    ]
+    ]);
+    cells
 }
 
 fn election(comparison: &Comparison, nodes: u32) -> Sheet {
@@ -261,21 +276,29 @@ fn election(comparison: &Comparison, nodes: u32) -> Sheet {
         }
     }
     let head = ELECTION.map(str::to_owned).to_vec();
-    Sheet { title: format!("N = {nodes}"), head, rows, notes, words: 1 }
+    Sheet { title: format!("N = {nodes}"), head, rows, notes, words: 1, matters: Vec::new() }
 }
 
 fn lectures(comparison: &Comparison) -> Sheet {
     let claims = &comparison.claims;
     let documents = claims.documents.iter().map(|document| format!("[{document}]"));
-    let head = std::iter::once("algorithm".to_owned()).chain(documents).collect();
-    let said = |id| claims.by_algorithm.contains_key(id);
-    let rows = comparison.algorithms.iter().filter(|algorithm| said(algorithm.id));
-    let rows = rows.map(|algorithm| {
-        let cells = claims.documents.iter().map(|document| claims.short(algorithm.id, document));
-        std::iter::once(algorithm.name().to_owned()).chain(cells).collect()
-    });
+    let head = ["algorithm", "quantity", "theory"].map(str::to_owned).into_iter();
+    let head: Vec<String> = head.chain(documents).collect();
+    let mut rows = Vec::new();
+    for algorithm in &comparison.algorithms {
+        let mut name = algorithm.name();
+        for (about, theory) in claims.quantities(algorithm.id) {
+            let cells = claims.documents.iter();
+            let cells = cells.map(|document| claims.short(algorithm.id, about, document));
+            let theory = theory.unwrap_or("–");
+            let first = [name, about, theory].map(str::to_owned).into_iter();
+            rows.push(first.chain(cells).collect());
+            // Once is enough.
+            name = "";
+        }
+    }
     let errata = claims.errata.iter().enumerate().map(|(i, note)| format!("[{}] {note}", i + 1));
     let notes = std::iter::once(claims::legend()).chain(errata).collect();
-    let words = claims.documents.len() + 1;
-    Sheet { title: "What the lectures claim".into(), head, rows: rows.collect(), notes, words }
+    let (title, words) = ("What the lectures claim".to_owned(), head.len());
+    Sheet { title, head, rows, notes, words, matters: Vec::new() }
 }
