@@ -37,6 +37,7 @@ catalogue! {
         mutex::centralized::TOKEN,
         mutex::centralized::TIMESTAMPED,
         mutex::centralized_failover::PLAIN,
+        mutex::centralized_failover::NO_LEASE,
         mutex::replicated_coordinator::PLAIN,
         mutex::replicated_coordinator::PERSISTENT,
         mutex::lin_sigma::PLAIN;
@@ -80,7 +81,8 @@ catalogue! {
         mutex::token_ring_loss_probe::PLAIN,
         mutex::token_ring_misra::PLAIN,
         mutex::token_ring_ft::PLAIN,
-        mutex::dijkstra_self_stabilizing_ring::PLAIN;
+        mutex::dijkstra_self_stabilizing_ring::PLAIN,
+        mutex::dijkstra_self_stabilizing_ring::SETTLED;
     // Tokens by broadcast and on trees.
     mutex::Client:
         mutex::suzuki_kasami::PLAIN,
@@ -213,7 +215,11 @@ mod tests {
     fn every_algorithm_is_found_under_its_id_and_explains_itself() {
         for info in ALL {
             assert_eq!(visit(info.id, Title), Some(info.title), "two entries have one id");
-            assert!(info.explanation().contains("# Rules"), "{} has no rules", info.id);
+            let explanation = info.explanation();
+            assert!(explanation.contains("# Rules\n"), "{} has no rules", info.id);
+            if info.family() != "base" {
+                assert!(explanation.contains("# Cost\n"), "{} does not say its cost", info.id);
+            }
             assert!(
                 info.mutant.is_some() || !info.holds.is_empty() || info.family() == "base",
                 "{} promises nothing",
@@ -221,6 +227,19 @@ mod tests {
             );
         }
         assert_eq!(visit("mutex/no-such", Title), None);
+    }
+
+    #[test]
+    fn nothing_is_both_promised_and_disclaimed() {
+        for info in ALL {
+            let disclaimed = |property| info.fails.iter().any(|&(fails, _)| fails == property);
+            for &property in info.holds {
+                assert!(!disclaimed(property), "{} promises and disclaims {property}", info.id);
+            }
+            if let Some(mutant) = info.mutant {
+                assert!(!info.holds.contains(&mutant.breaks), "{} breaks it", info.id);
+            }
+        }
     }
 
     #[test]

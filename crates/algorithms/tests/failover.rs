@@ -5,8 +5,9 @@ mod support;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use conclave_algorithms::mutex::centralized_failover::PLAIN;
-use conclave_protocol::{Mark, NodeId, Property, Setup, Time, Topology};
+use conclave_algorithms::election::bully;
+use conclave_algorithms::mutex::centralized_failover::{Failover, NO_LEASE, PLAIN};
+use conclave_protocol::{Entry, Mark, NodeId, Property, Protocol, Setup, Time, Topology};
 use conclave_sim::{
     Action, Arrivals, Ask, Event, JudgeLimits, Outcome, Rng, RunSpec, Workload, judge,
 };
@@ -20,8 +21,8 @@ fn setup(n: u32) -> Setup {
 }
 
 /// Unit delays; each of these asks at its moment and stays for its time.
-fn plan(setup: Setup, asks: &[(u32, u64, u64)]) -> RunSpec {
-    let mut spec = RunSpec::new(&PLAIN.info, setup);
+fn plan<P: Protocol>(entry: &Entry<P>, setup: Setup, asks: &[(u32, u64, u64)]) -> RunSpec {
+    let mut spec = RunSpec::new(&entry.info, setup);
     let ask = |&(node, t, hold): &(u32, u64, u64)| Ask {
         node: NodeId(node),
         at: at(t),
@@ -93,20 +94,19 @@ fn crashes_and_recoveries_cost_no_exclusion_and_no_live_request() {
 fn a_perfect_detector_makes_up_for_leases() {
     for seed in 0..240 {
         let n = 2 + (seed % 8) as u32;
-        let mut spec = random_spec(&PLAIN, setup(n).with("lease", "off"), seed);
+        let mut spec = random_spec(&NO_LEASE, setup(n), seed);
         let mut rng = Rng::new(seed).fork(9);
         let spared = NodeId(rng.below(u64::from(n)) as u32);
-        spec.faults = random_crashes(&PLAIN, n, spared, 60, &mut rng);
-        // Without leases a node must not come back before its crash has been noticed.
-        spec.faults.plan.retain(|happening| matches!(happening.action, Action::Crash(_)));
-        assert_all(&simulate(&PLAIN, &spec), &format!("n={n} seed={seed}"));
+        spec.faults = random_crashes(&NO_LEASE, n, spared, 60, &mut rng);
+        assert_eq!(spec.beyond(&NO_LEASE.info), []);
+        assert_all(&simulate(&NO_LEASE, &spec), &format!("n={n} seed={seed}"));
     }
 }
 
 #[test]
 fn when_the_coordinator_crashes_the_holder_stays_inside_and_the_waiting_follow() {
     // Coordinator p3 is in office after the first entry.
-    let mut spec = plan(setup(4), &[(2, 0, 1), (0, 30, 60), (1, 40, 1)]);
+    let mut spec = plan(&PLAIN, setup(4), &[(2, 0, 1), (0, 30, 60), (1, 40, 1)]);
     spec.faults = spec.faults.with(at(50), Action::Crash(NodeId(3)));
     let outcome = simulate(&PLAIN, &spec);
     assert_all(&outcome, "coordinator");
@@ -119,7 +119,7 @@ fn when_the_coordinator_crashes_the_holder_stays_inside_and_the_waiting_follow()
 
 #[test]
 fn when_the_holder_crashes_its_lease_runs_out() {
-    let mut spec = plan(setup(4), &[(2, 0, 1), (0, 30, 500), (1, 40, 1)]);
+    let mut spec = plan(&PLAIN, setup(4), &[(2, 0, 1), (0, 30, 500), (1, 40, 1)]);
     let crash = at(75);
     spec.faults = spec.faults.with(crash, Action::Crash(NodeId(0)));
     let outcome = simulate(&PLAIN, &spec);
@@ -132,7 +132,7 @@ fn when_the_holder_crashes_its_lease_runs_out() {
 
 #[test]
 fn when_both_crash_the_new_coordinator_waits_for_a_lease_it_knows_nothing_of() {
-    let mut spec = plan(setup(4), &[(2, 0, 1), (0, 30, 500), (1, 40, 1)]);
+    let mut spec = plan(&PLAIN, setup(4), &[(2, 0, 1), (0, 30, 500), (1, 40, 1)]);
     let crash = at(75);
     spec.faults =
         spec.faults.with(crash, Action::Crash(NodeId(0))).with(crash, Action::Crash(NodeId(3)));
@@ -145,7 +145,7 @@ fn when_both_crash_the_new_coordinator_waits_for_a_lease_it_knows_nothing_of() {
 
 #[test]
 fn a_holder_that_cannot_renew_is_told_to_stop_before_the_next_enters() {
-    let mut spec = plan(setup(3), &[(1, 0, 1), (0, 30, 500), (1, 40, 1)]);
+    let mut spec = plan(&PLAIN, setup(3), &[(1, 0, 1), (0, 30, 500), (1, 40, 1)]);
     spec.faults = spec.faults.with(at(31), Action::Lose { label: "Renewed".to_owned() });
     let outcome = simulate(&PLAIN, &spec);
     assert!(verdict(Property::Exclusion, &outcome, 1).held());
@@ -169,20 +169,20 @@ impl Fenced {
 }
 
 /// p0 is inside and pauses for ten steps; p2, the coordinator, takes it for dead; p1 waits.
-fn paused_holder(lease: &str) -> Outcome {
+fn paused_holder(entry: &Entry<Failover<bully::Bully>>) -> Outcome {
     let asks = [(1, 0, 1), (0, 30, 25), (1, 35, 10)];
-    let mut spec = plan(setup(3).with("lease", lease), &asks);
+    let mut spec = plan(entry, setup(3), &asks);
     spec.faults = spec
         .faults
         .with(at(40), Action::Pause(NodeId(0)))
         .with(at(43), Action::Suspect { node: NodeId(2), peer: NodeId(0) })
         .with(at(50), Action::Resume(NodeId(0)));
-    simulate(&PLAIN, &spec)
+    simulate(entry, &spec)
 }
 
 #[test]
 fn without_leases_a_paused_holder_is_joined_by_another_and_only_fencing_helps() {
-    let outcome = paused_holder("off");
+    let outcome = paused_holder(&NO_LEASE);
     assert!(verdict(Property::Exclusion, &outcome, 1).is_violated());
     assert!(verdict(Property::FenceOrder, &outcome, 1).held(), "tokens still grow");
 
@@ -197,31 +197,31 @@ fn without_leases_a_paused_holder_is_joined_by_another_and_only_fencing_helps() 
 
 #[test]
 fn with_leases_a_paused_holder_is_waited_for() {
-    assert_all(&paused_holder("20"), "paused");
+    assert_all(&paused_holder(&PLAIN), "paused");
 }
 
 /// p0 is inside and pauses for ten steps; meanwhile the coordinator crashes; p1 waits.
-fn paused_holder_in_a_failover(lease: &str) -> Outcome {
+fn paused_holder_in_a_failover(entry: &Entry<Failover<bully::Bully>>) -> Outcome {
     let asks = [(1, 0, 1), (0, 30, 25), (1, 35, 10)];
-    let mut spec = plan(setup(4).with("lease", lease), &asks);
+    let mut spec = plan(entry, setup(4), &asks);
     spec.faults = spec
         .faults
         .with(at(33), Action::Pause(NodeId(0)))
         .with(at(34), Action::Crash(NodeId(3)))
         .with(at(47), Action::Resume(NodeId(0)));
-    simulate(&PLAIN, &spec)
+    simulate(entry, &spec)
 }
 
 #[test]
 fn a_new_coordinator_does_not_take_a_silent_holder_for_gone_before_its_lease_is_over() {
-    assert_all(&paused_holder_in_a_failover("20"), "paused");
-    let without = paused_holder_in_a_failover("off");
+    assert_all(&paused_holder_in_a_failover(&PLAIN), "paused");
+    let without = paused_holder_in_a_failover(&NO_LEASE);
     assert!(verdict(Property::Exclusion, &without, 1).is_violated());
 }
 
 #[test]
 fn a_partition_makes_two_coordinators() {
-    let mut spec = plan(setup(4), &[(2, 0, 1), (0, 30, 300), (1, 40, 1)]);
+    let mut spec = plan(&PLAIN, setup(4), &[(2, 0, 1), (0, 30, 300), (1, 40, 1)]);
     let groups = vec![nodes([0]).to_vec(), nodes([1, 2, 3]).to_vec()];
     spec.faults = spec.faults.with(at(60), Action::Partition(groups));
     let outcome = simulate(&PLAIN, &spec);
@@ -230,7 +230,7 @@ fn a_partition_makes_two_coordinators() {
 
 #[test]
 fn an_entry_costs_three_messages_and_one_of_the_coordinator_none() {
-    let spec = plan(setup(5), &[(0, 0, 1), (1, 40, 1), (4, 60, 1)]);
+    let spec = plan(&PLAIN, setup(5), &[(0, 0, 1), (1, 40, 1), (4, 60, 1)]);
     let outcome = simulate(&PLAIN, &spec);
     let costs = costs(&outcome);
     assert_eq!(order(&outcome), [0, 1, 4]);
@@ -243,7 +243,7 @@ fn an_entry_costs_three_messages_and_one_of_the_coordinator_none() {
 #[test]
 fn taking_office_costs_a_question_and_an_answer_per_node() {
     for n in 2..=9 {
-        let outcome = simulate(&PLAIN, &plan(setup(n), &[(0, 0, 1)]));
+        let outcome = simulate(&PLAIN, &plan(&PLAIN, setup(n), &[(0, 0, 1)]));
         let others = u64::from(n - 1);
         let sent = sent_since(&outcome, Time::ZERO);
         assert_eq!((sent["NewCoord"], sent["Status"]), (others, others));
@@ -253,7 +253,7 @@ fn taking_office_costs_a_question_and_an_answer_per_node() {
 #[test]
 fn a_failover_costs_the_election_and_a_question_and_an_answer_per_node() {
     for n in 3..=9_u32 {
-        let mut spec = plan(setup(n), &[(1, 0, 1), (0, 100, 1)]);
+        let mut spec = plan(&PLAIN, setup(n), &[(1, 0, 1), (0, 100, 1)]);
         // Nobody but p0, which gets no answer, notices.
         spec.detector = None;
         spec.faults = spec.faults.with(at(90), Action::Crash(NodeId(n - 1)));

@@ -494,3 +494,14 @@ fn in_a_split_network_each_part_makes_a_token_unless_only_a_majority_may() {
     assert_eq!(split(false), BTreeSet::from([0, 1, 2, 3, 4]));
     assert_eq!(split(true), BTreeSet::from([2, 3, 4]));
 }
+
+#[test]
+fn a_holder_that_is_no_member_and_more_members_than_nodes_are_refused() {
+    let refusal = |setup: &Setup| (ft::PLAIN.config)(setup).expect_err("unfit").to_string();
+    let setup = complete(4).with("members", 3).with("holder", 3);
+    assert_eq!(refusal(&setup), "holder=3, but only 0 to 2 are members");
+    for members in [0, 5] {
+        let refused = refusal(&complete(4).with("members", members));
+        assert_eq!(refused, format!("members={members}, but it can only be 1 to 4"));
+    }
+}

@@ -526,7 +526,8 @@ fn raymonds_tree_survives_restarts_one_at_a_time() {
                 spec.faults.with(up, Action::Crash(node)).with(down, Action::Recover(node));
             now = down + T * 2;
         }
-        assert_eq!(spec.beyond(&entry.info), []);
+        // The model cannot say "one at a time", so it says none at all.
+        assert_ne!(spec.beyond(&entry.info), []);
         let outcome = simulate(entry, &spec);
         for &property in entry.info.holds {
             // Short runs: who waits for a node to come back easily waits for half of one.

@@ -14,6 +14,11 @@
 //!    time-out.
 //! 3. A peer's time-out passes: suspect it.
 //!
+//! # Cost
+//!
+//! N(N − 1) messages an interval, for ever. A crash is noticed at the latest when the last beat has
+//! arrived and the time-out has passed since.
+//!
 //! # Known failures
 //!
 //! Suspicions can be wrong at any time, and nothing tells a wrong one from a right one when it

@@ -12,6 +12,10 @@
 //! 2. `Ping` with a number: send `Pong` with the same.
 //! 3. The wait is over: suspect, for good, everybody whose `Pong` with this number is missing.
 //!
+//! # Cost
+//!
+//! Two messages per peer and check. A crash is noticed within one interval and `2T + Tproc`.
+//!
 //! # Known failures
 //!
 //! One message slower than `T` makes its sender a suspect although it is alive, and the verdict is

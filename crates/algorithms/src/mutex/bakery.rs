@@ -21,6 +21,13 @@
 //! The option `registers` says what a read gives that meets a write: `safe`, anything; `atomic`,
 //! they do not meet.
 //!
+//! # Cost
+//!
+//! With N processes, and nothing read twice: N reads to choose a number and 2N to wait, three
+//! writes to enter and one to leave. The fencing token takes a read and a write more. As the memory
+//! is a node, a read is two messages, and so is a write to an atomic register; one to a safe
+//! register, which begins and ends, is four. Who has to wait reads again and again, without bound.
+//!
 //! # Known failures
 //!
 //! Numbers grow without bound as long as somebody has one. First come, first served counts from the
@@ -151,7 +158,10 @@ pub static NO_CHOOSING: Entry<Bakery> = Entry {
         title: "Bakery without choosing",
         summary: "a number can appear after others have found that there is none",
         holds: &[],
-        fails: &[],
+        fails: &[(
+            Property::Exclusion,
+            "p1 takes a number and enters while p0, which has seen none, is taking the same",
+        )],
         mutant: Some(Mutant {
             of: "mutex/bakery",
             defect: "nobody says, or waits for, who is choosing a number",

@@ -31,13 +31,23 @@
 //!    `2T + Tproc`: call an election.
 //! 9. The lease is over: the holder is out, and its application is told. The coordinator frees the
 //!    critical section `Λ + ε` after the grant or the last `Renew`.
-//! 10. Without leases (`lease=off`): no renewals, and a holder that is suspected counts as gone.
+//! 10. Without leases (`mutex/centralized-failover-no-lease`): no renewals, and a holder that is
+//!     suspected counts as gone.
+//!
+//! # Cost
+//!
+//! Three messages an entry and two hops, as with a coordinator that stays; renewals come on top if
+//! a stay is longer than half a lease. To replace the coordinator: the election, N − 1 `NewCoord`,
+//! and a `Status` from each that lives. If the holder crashes, the next one waits for the rest of
+//! the lease.
 //!
 //! # Known failures
 //!
 //! Without leases, a holder that is only slow and is taken for dead is joined by another; only the
-//! fencing token tells them apart. A partition makes two coordinators, each with clients of its
-//! own.
+//! fencing token tells them apart. And a node must not come back: if it has crashed inside and does
+//! so before anybody has noticed, nobody takes its grant from it, and everybody waits. A partition
+//! makes two coordinators, each with clients of its own. Order is that of arrival at the coordinator,
+//! and by id after a failover.
 
 mod office;
 
@@ -191,11 +201,15 @@ pub static PLAIN: Entry<Failover<bully::Bully>> = Entry {
             Property::NoStarvation,
             Property::FenceOrder,
         ],
-        fails: &[],
+        fails: &[(
+            Property::FcfsHappenedBefore,
+            "p2 asks; the coordinator crashes; p1, which has heard of it all, asks the next one, \
+             which queues what was wanted by id",
+        )],
         options: &[Opt {
             name: "lease",
             default: "20",
-            help: "how long a grant lasts unless renewed, in T, at least 8; or off",
+            help: "how long a grant lasts unless renewed, in T, at least 8",
         }],
         mutant: None,
     },
@@ -203,18 +217,30 @@ pub static PLAIN: Entry<Failover<bully::Bully>> = Entry {
     clients: Entry::<Failover<bully::Bully>>::everyone,
 };
 
+/// A grant lasts until it is given back, or its holder is suspected.
+pub static NO_LEASE: Entry<Failover<bully::Bully>> = Entry {
+    info: Info {
+        id: "mutex/centralized-failover-no-lease",
+        title: "Central coordinator with failover, without leases",
+        summary: "elect a new coordinator when the old one crashes; trust the failure detector",
+        model: Model { crashes: Crashes::Stop, ..PLAIN.info.model },
+        options: &[],
+        ..PLAIN.info
+    },
+    config: |setup| Ok(Config { lease: None, ..(PLAIN.config)(setup)? }),
+    ..PLAIN
+};
+
 /// The constants around an election with the constants `election`.
 pub fn config<C>(setup: &Setup, election: C) -> Result<Config<C>, Unfit> {
-    let lease = match setup.optional::<String>("lease")?.as_deref() {
-        Some("off") => None,
-        _ => Some(setup.option::<u32>("lease", 20)?),
-    };
-    if lease.is_some_and(|units| units < 8) {
-        return Err(Unfit::new("lease is too short to be renewed in time; it needs at least 8"));
+    let lease: u32 = setup.option("lease", 20)?;
+    if lease < 8 {
+        let why = "a shorter one cannot be renewed in time";
+        return Err(Unfit::new(format!("lease={lease}, but it has to be 8 or more: {why}")));
     }
     let answer = setup.delay * 2 + setup.processing;
     Ok(Config {
-        lease: lease.map(|units| setup.delay * units),
+        lease: Some(setup.delay * lease),
         delay: setup.delay,
         answer,
         probe: answer + setup.delay * 4,

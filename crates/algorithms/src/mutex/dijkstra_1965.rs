@@ -20,6 +20,13 @@
 //!    accesses are not part of the original; whoever has come this far is alone.)
 //! 5. Release: write `stage2[i] := false`, then `want[i] := false`.
 //!
+//! # Cost
+//!
+//! With N processes, one that is alone and whose turn it is makes N + 2 accesses to the memory
+//! before it is inside and two to leave; out of turn it is four more, and the fencing token takes
+//! two in any case. An access is two messages here, as the memory is a node. Under contention there
+//! is no bound.
+//!
 //! # Known failures
 //!
 //! A process whose turn it is can leave and ask again between two looks of another, which then

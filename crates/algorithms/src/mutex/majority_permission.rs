@@ -23,6 +23,11 @@
 //! 5. Release: send `Release` to all that were asked. A voter where the request is still in the
 //!    queue takes it out.
 //!
+//! # Cost
+//!
+//! Alone, with a fixed majority: exactly 3⌊N/2⌋ messages; asking everybody: exactly 3(N − 1).
+//! Either way two hops. Under contention as `mutex/maekawa-sanders`.
+//!
 //! # Known failures
 //!
 //! As for `mutex/maekawa-sanders`: requests are not served in order; with fixed majorities, a

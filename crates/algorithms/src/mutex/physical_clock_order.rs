@@ -17,6 +17,11 @@
 //! 4. `Reply`: enter when nobody's is missing.
 //! 5. Release: send `Reply` to all deferred nodes.
 //!
+//! # Cost
+//!
+//! Alone: exactly 2(N − 1) + 2 messages and four hops, of which the ticket takes two each; node 0
+//! has its ticket for nothing. Leaving costs nothing.
+//!
 //! # Known failures
 //!
 //! When node 0 crashes nobody gets a ticket, and when anybody does nobody gets all replies. Order is
@@ -97,7 +102,10 @@ pub static PLAIN: Entry<PhysicalClockOrder> = Entry {
             Property::FcfsTimestamp,
             Property::FenceOrder,
         ],
-        fails: &[],
+        fails: &[(
+            Property::FcfsHappenedBefore,
+            "p1 asks and tells p2, which asks too; p2's request for a ticket reaches p0 first",
+        )],
         options: &[],
         mutant: None,
     },

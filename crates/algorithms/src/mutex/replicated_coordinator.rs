@@ -29,6 +29,11 @@
 //! back repeats its grant, which rule 4 returns if it is over; a client that comes back releases
 //! everything it might have had.
 //!
+//! # Cost
+//!
+//! Asking m, if attempt k succeeds and the failed ones had collected g grants: exactly 2mk + m + g
+//! messages, and 2k hops plus the back-offs. Asking all n, alone: exactly 3n. With a lease, m more.
+//!
 //! # Known failures
 //!
 //! A coordinator that resets forgets its grant. Two can be inside as soon as 2m − n of the holder's

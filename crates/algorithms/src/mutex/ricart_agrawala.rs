@@ -16,6 +16,15 @@
 //! 4. Release: send `Reply` to **all** deferred nodes. Each needs this node's own reply, which
 //!    nobody else can give; replying to one only leaves the others waiting for ever.
 //!
+//! # Cost
+//!
+//! Always exactly 2(N − 1) messages an entry, contended or not: alone two hops, and nothing on
+//! leaving. All N at once: 2N(N − 1); the replies sent on leaving belong to the entries they allow.
+//! One hop from one to the next.
+//!
+//! Where a message to all is one transmission (`mutex/ricart-agrawala-multicast`), an entry takes N
+//! of them.
+//!
 //! # Known failures
 //!
 //! A crashed node is silent, and silence reads as a refusal: everybody waits. So does the loss of

@@ -17,6 +17,11 @@
 //! 5. Suspect j: its reply is not missing any more, nor is ours to it.
 //! 6. Trust j: it is asked again from the next request on.
 //!
+//! # Cost
+//!
+//! With L nodes alive and the others known to be dead: exactly 2(L − 1) messages an entry, two
+//! hops. A request to a node that is dead and not yet suspected is one message more.
+//!
 //! # Known failures
 //!
 //! One wrong suspicion puts two inside: p0 is inside, p1 suspects it, asks, and enters. A crashed

@@ -25,6 +25,11 @@
 //! 8. To leave: obtain the section, take oneself out of the view, and go on as in rules 5 and 7. The
 //!    last member stays until another has joined.
 //!
+//! # Cost
+//!
+//! An entry takes 2(M − 1) messages in a group of M members. A change of the group takes one entry,
+//! and a `View` and a `ViewAck` for everybody that is told.
+//!
 //! # Known failures
 //!
 //! A crash stops everybody, as in Ricart–Agrawala. A newcomer that only its sponsor knows of
@@ -131,7 +136,10 @@ pub static PLAIN: Entry<RicartAgrawalaMembership> = Entry {
             Property::NoStarvation,
             Property::FenceOrder,
         ],
-        fails: &[],
+        fails: &[(
+            Property::FcfsHappenedBefore,
+            "p2, no member yet, asks and tells p0, which is one, asks too and enters while p2 joins",
+        )],
         options: &[Opt {
             name: "members",
             default: "all",

@@ -20,6 +20,11 @@
 //!    an answer from each within 2T + Tproc.
 //! 6. Release: send `Reply` to all deferred nodes.
 //!
+//! # Cost
+//!
+//! As Ricart–Agrawala, and one message for each deferral: at most 3(N − 1) an entry, and 2N(N − 1)
+//! + N(N − 1)/2 if all N ask at once. Probes come on top in long waits.
+//!
 //! # Known failures
 //!
 //! A crash still stops everybody; now they know whom to blame. Where messages may take longer than

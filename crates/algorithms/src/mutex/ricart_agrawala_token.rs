@@ -15,6 +15,11 @@
 //! 4. Release: note in the token that our request is served. The first node from here upwards, and
 //!    round to here, that has asked for more than the token says it got, is sent the token.
 //!
+//! # Cost
+//!
+//! With the token, nothing. Otherwise exactly N messages, N − 1 requests and the token, in two
+//! hops. All N at once: N(N − 1), since the holder asks nobody. One hop from one to the next.
+//!
 //! # Known failures
 //!
 //! The loss of the token, or the crash of the node that has it, stops everybody. A node whose

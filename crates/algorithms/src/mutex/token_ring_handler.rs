@@ -16,6 +16,11 @@
 //! Without the handler, rule 2 happens when the application looks: at once if it waits or has
 //! nothing to do, and otherwise when its computation is over.
 //!
+//! # Cost
+//!
+//! That of the token ring: N messages a round; one message and one hop an entry if everybody always
+//! wants in.
+//!
 //! # Known failures
 //!
 //! Those of the token ring. The hand-over is not acknowledged, so a dead successor still swallows

@@ -22,6 +22,10 @@
 //! 6. `Probe` at home, still waiting: excused, start the timer again. Otherwise the token is lost:
 //!    make one, in a higher epoch than any the probe has seen, and enter.
 //!
+//! # Cost
+//!
+//! That of the token ring, and N messages per probe.
+//!
 //! # Known failures
 //!
 //! Without FIFO links a probe may overtake the token and raise a false alarm: two tokens. A crash

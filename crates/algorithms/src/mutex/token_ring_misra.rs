@@ -20,6 +20,11 @@
 //! 4. When they meet, v grows by one and w = −v. The node's memory stays as it is.
 //! 5. Release: send `Ping` on.
 //!
+//! # Cost
+//!
+//! Twice that of the token ring: two tokens, N messages a round each. If everybody always wants in,
+//! `Ping` takes one message and one hop an entry.
+//!
 //! # Known failures
 //!
 //! If both are lost before either has found out, nobody is left to notice. Without FIFO links they

@@ -19,6 +19,11 @@
 //!    stays.
 //! 5. Release: the own request is served; rule 4.
 //!
+//! # Cost
+//!
+//! With the token here, nothing. Alone elsewhere: exactly N messages and N hops, d for the request
+//! to the holder and N − d for the token to come on round. Nothing when nobody wants in.
+//!
 //! # Known failures
 //!
 //! As for the perpetual token: its loss, or the crash of any node on its way, stops everything, and

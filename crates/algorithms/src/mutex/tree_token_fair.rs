@@ -22,6 +22,11 @@
 //!    let whatever arrives in the meantime put the own request, already served, back in.)
 //! 5. Release: do rule 4.
 //!
+//! # Cost
+//!
+//! A lone request at distance d from the token takes exactly 2d messages and 2d hops; leaving costs
+//! nothing. Announcing a request never takes more than the diameter, nor does bringing the token.
+//!
 //! # Known failures
 //!
 //! A lost token or request, or the crash of a node on the way, blocks as in every token tree. With

@@ -134,7 +134,6 @@ fn a_lease_outlives_crashed_clients_and_fences_them_off() {
             let crash = Action::Crash(NodeId(n + client));
             spec.faults = std::mem::take(&mut spec.faults).with(when, crash);
         }
-        assert_eq!(spec.beyond(&SIGMA.info), []);
         let outcome = simulate(&SIGMA, &spec);
         assert_eq!(holds(&outcome, LIVE), Ok(()), "seed {seed}");
     }
@@ -173,7 +172,6 @@ fn a_replica_that_drops_an_owner_tells_the_others_of_its_token() {
         vec![link(5, 0, 2, 0), link(5, 1, 2, 0), link(3, 0, 7, 39), link(0, 3, 7, 79)];
     spec.faults =
         Faults::none().with(at(5), Action::Crash(NodeId(5))).with(at(45), Action::Crash(NodeId(4)));
-    assert_eq!(spec.beyond(&SIGMA.info), []);
     let outcome = simulate(&SIGMA, &spec);
     assert_eq!(order(&outcome), [5, 4, 3]);
     assert_eq!(holds(&outcome, LIVE), Ok(()));
@@ -274,4 +272,30 @@ fn without_fifo_a_release_overtakes_its_request_whose_ghost_then_owns_a_replica(
     assert!(verdict(Property::NoStarvation, &outcome, 1).is_violated());
     assert_eq!(order(&run(Channels::Reliable, 400)), [3, 4]);
     assert_eq!(order(&run(Channels::Fifo, 0)), [3, 4]);
+}
+
+#[test]
+fn a_lease_or_a_section_that_is_too_short_is_refused() {
+    let refusal = |name, value: u32| {
+        let refused = (SIGMA.config)(&group(3, 2, 2).with(name, value)).expect_err("too short");
+        refused.to_string()
+    };
+    assert!(refusal("lease", 7).contains("lease=7, but it has to be 8 or more, or 0"));
+    assert!(refusal("section", 3).contains("section=3, but it has to be 4 or more"));
+    for (name, value) in [("lease", 0), ("lease", 8), ("section", 4)] {
+        assert!((SIGMA.config)(&group(3, 2, 2).with(name, value)).is_ok(), "{name}={value}");
+    }
+}
+
+#[test]
+fn more_than_n_minus_m_crashed_replicas_leave_no_majority() {
+    let entered = |crashed: u32| {
+        let mut spec = burst(&SIGMA, group(5, 3, 2), [5, 6], 5);
+        for replica in (0..crashed).map(NodeId) {
+            spec.faults = spec.faults.with(at(0), Action::Crash(replica));
+        }
+        spec.until = at(5_000);
+        simulate(&SIGMA, &spec).stats.entered
+    };
+    assert_eq!((entered(2), entered(3)), (2, 0));
 }
