@@ -9,14 +9,12 @@ mod support;
 use std::time::Duration;
 
 use conclave_algorithms::mutex::{self, centralized, replicated_coordinator as replicated};
-use conclave_protocol::{
-    Charge, Ctx, Effect, Entry, NodeId, Property, Protocol, Setup, Time, Topology,
-};
+use conclave_protocol::{Entry, NodeId, Property, Protocol, Setup, Time, Topology};
 use conclave_sim::{
     Action, Arrivals, Ask, Delay, End, Event, Faults, JudgeLimits, Outcome, Rng, RunSpec, SlowLink,
     Spread, Verdict, Workload, World, judge,
 };
-use serde::{Deserialize, Serialize};
+use support::talk::talkative;
 use support::{T, at, burst, costs, order, random_spec, simulate, verdict};
 
 fn system(n: u32) -> Setup {

@@ -2,11 +2,13 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub(crate) mod talk;
+
 use std::ops::Range;
 use std::time::Duration;
 
 use conclave_protocol::{
-    Crashes, Entry, Info, Links, NodeId, Property, Protocol, Setup, Time, Topology, Unfit,
+    Crashes, Entry, Info, Links, NodeId, Property, Protocol, Setup, Time, Timing, Topology, Unfit,
 };
 use conclave_sim::{
     Action, Arrivals, Ask, Costs, Delay, Faults, JudgeLimits, Outcome, Rng, RunSpec, SlowLink,
@@ -150,6 +152,34 @@ pub(crate) fn random_crashes<P: Protocol>(
         }
     }
     faults
+}
+
+/// The same run with what its model allows to go wrong: half of the seeds get crashes and
+/// recoveries, and a quarter get pauses where nothing is known about time. Says whether there are
+/// crashes.
+pub(crate) fn add_random_faults<P: Protocol>(entry: &Entry<P>, spec: &mut RunSpec) -> bool {
+    let (n, model) = (spec.setup.n(), &entry.info.model);
+    // Sizes go by the remainder modulo eight.
+    let share = spec.seed / 8 % 4;
+    let mut rng = Rng::new(spec.seed).fork(77);
+    let crashes = share % 2 == 1 && model.crashes > Crashes::None;
+    if crashes {
+        // Where a group can grow, a member stays.
+        let spared = NodeId(rng.below(u64::from(n.div_ceil(2))) as u32);
+        let crashes = random_crashes(entry, n, spared, 60, &mut rng);
+        spec.faults.plan.extend(crashes.plan);
+    }
+    if share == 3 && model.timing == Timing::Asynchronous {
+        for _ in 0..=rng.below(4) {
+            let node = NodeId(rng.below(u64::from(n)) as u32);
+            let from = at(rng.below(60));
+            let until = from + T * (1 + rng.below(12) as u32);
+            spec.faults = std::mem::take(&mut spec.faults)
+                .with(from, Action::Pause(node))
+                .with(until, Action::Resume(node));
+        }
+    }
+    crashes
 }
 
 /// Everybody in `who` asks at once, in unit delays, and stays inside for `hold` units.
