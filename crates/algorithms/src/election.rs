@@ -2,7 +2,7 @@
 
 pub mod bully;
 
-use conclave_protocol::{Mark, Marked, NodeId, Protocol};
+use conclave_protocol::{Mark, Marked, NodeId, Protocol, Stamp};
 use serde::{Deserialize, Serialize};
 
 /// What an application asks of its node.
@@ -19,7 +19,7 @@ pub enum Notice {
     Elected {
         /// Who leads; perhaps the node itself.
         leader: NodeId,
-        /// The term: a counter and the winner's id, packed so that later terms are greater.
+        /// The term: a counter and the winner's id, as the [token](Stamp::token) of that stamp.
         epoch: u64,
     },
 }
@@ -35,7 +35,9 @@ impl Marked for Request {
 impl Marked for Notice {
     fn mark(&self) -> Mark {
         match *self {
-            Self::Elected { leader, epoch } => Mark::Follows { leader, epoch },
+            Self::Elected { leader, epoch } => {
+                Mark::Follows { leader, epoch: Stamp::of_token(epoch).time }
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use conclave_protocol::{Channels, Info, Mark, NodeId, Property, Time};
 use conclave_sim::{
     Arrivals, Beyond, Costs, Delay, End, Event, JudgeLimits, Outcome, RunSpec, Spread, Verdict,
-    judge,
+    judge, judgeable,
 };
 use serde_json::{Value, json};
 
@@ -77,27 +77,6 @@ struct Measured {
     value: Option<f64>,
 }
 
-/// The properties that make sense for a family, whether promised or not.
-fn of_family(family: &str) -> &'static [Property] {
-    match family {
-        "mutex" => &[
-            Property::Exclusion,
-            Property::NoDeadlock,
-            Property::NoStarvation,
-            Property::FcfsHappenedBefore,
-            Property::FenceOrder,
-        ],
-        "election" => &[
-            Property::OneLeader,
-            Property::OneLeaderPerEpoch,
-            Property::LeaderKnown,
-            Property::BestLeads,
-        ],
-        "fd" => &[Property::Completeness, Property::Accuracy],
-        _ => &[],
-    }
-}
-
 /// What the algorithm claims about a property.
 pub fn claim(info: &Info, property: Property) -> Claim {
     if info.holds.contains(&property) {
@@ -112,15 +91,7 @@ pub fn claim(info: &Info, property: Property) -> Claim {
 
 /// The verdict on each property that is claimed or belongs to the family.
 pub fn judge_all(info: &'static Info, spec: &RunSpec, outcome: &Outcome) -> Vec<Judged> {
-    let patience = ((outcome.at - Time::ZERO) / 2).max(spec.setup.delay * 100);
-    let limits = JudgeLimits { places: places(info, &spec.setup), patience };
-    let family = of_family(info.family());
-    // Tokens are the order of timestamps only where that is promised.
-    let wanted = |property: &Property| match claim(info, *property) {
-        Claim::Promised | Claim::Spoilt => true,
-        Claim::Fails(_) => *property != Property::FcfsTimestamp,
-        Claim::None => family.contains(property),
-    };
+    let limits = JudgeLimits::of(info, spec, outcome);
     let size = outcome.trace.records.len().saturating_mul(outcome.trace.nodes as usize);
     let verdict = |property| match property {
         Property::FcfsHappenedBefore if size > COMPARABLE => {
@@ -138,7 +109,7 @@ pub fn judge_all(info: &'static Info, spec: &RunSpec, outcome: &Outcome) -> Vec<
     };
     let judged =
         |property| Judged { property, verdict: verdict(property), claim: claim(info, property) };
-    Property::ALL.into_iter().filter(wanted).map(judged).collect()
+    judgeable(info).into_iter().map(judged).collect()
 }
 
 impl Judged {

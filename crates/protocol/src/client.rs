@@ -41,7 +41,7 @@ pub enum Mark {
     Follows {
         /// Who leads.
         leader: NodeId,
-        /// The term it leads in: a counter, and who counted.
+        /// The counter of the term it leads in, without the winner's id: two may win the same.
         epoch: u64,
     },
     /// The node has begun to suspect a peer.

@@ -59,6 +59,11 @@ impl Stamp {
         debug_assert!(self.node.0 < 1 << 20, "a token has room for 2^20 nodes");
         self.time << 20 | u64::from(self.node.0)
     }
+
+    /// The stamp that gave a [`token`](Self::token).
+    pub fn of_token(token: u64) -> Self {
+        Self { time: token >> 20, node: NodeId(token as u32 & ((1 << 20) - 1)) }
+    }
 }
 
 impl fmt::Debug for Stamp {

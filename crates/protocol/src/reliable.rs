@@ -77,6 +77,8 @@ pub struct Place {
     /// The incarnation of the receiver it is meant for.
     to: u32,
     number: u64,
+    /// Whether it has been sent before: then it is the links' doing, and nobody's entry.
+    again: bool,
 }
 
 /// The timers of [`Reliable`].
@@ -158,6 +160,7 @@ impl<P: Protocol> Protocol for Reliable<P> {
 
     fn charge(msg: &Self::Msg, from: NodeId, to: NodeId) -> Charge {
         match msg {
+            ReliableMsg::App(Place { again: true, .. }, _) => Charge::Nobody,
             ReliableMsg::App(_, msg) => P::charge(msg, from, to),
             ReliableMsg::Ack { .. } => Charge::Nobody,
         }
@@ -178,7 +181,7 @@ impl<P: Protocol> Reliable<P> {
     fn resend(&self, peer: NodeId, ctx: &mut Ctx<Self>) {
         let Some(out) = self.out.get(&peer) else { return };
         for (&number, msg) in &out.unacknowledged {
-            let place = Place { incarnation: self.incarnation, to: out.peer, number };
+            let place = Place { incarnation: self.incarnation, to: out.peer, number, again: true };
             ctx.send(peer, ReliableMsg::App(place, msg.clone()));
         }
         if !out.unacknowledged.is_empty() {
@@ -189,7 +192,7 @@ impl<P: Protocol> Reliable<P> {
     fn on_numbered(
         &mut self,
         from: NodeId,
-        Place { incarnation, to, number }: Place,
+        Place { incarnation, to, number, .. }: Place,
         msg: P::Msg,
         ctx: &mut Ctx<Self>,
     ) {
@@ -259,7 +262,7 @@ impl<P: Protocol> Links<P> {
 
     fn send(&mut self, to: NodeId, msg: P::Msg, ctx: &mut Ctx<Reliable<P>>) {
         let fresh = || Outgoing { peer: 0, next: 0, unacknowledged: BTreeMap::new() };
-        let mut place = Place { incarnation: self.incarnation, to: 0, number: 0 };
+        let mut place = Place { incarnation: self.incarnation, to: 0, number: 0, again: false };
         if to != ctx.me {
             let out = self.out.entry(to).or_insert_with(fresh);
             (place.to, place.number) = (out.peer, out.next);

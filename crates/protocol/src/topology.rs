@@ -9,6 +9,7 @@ use crate::NodeId;
 ///
 /// The regular shapes are computed, not stored, so that a ring of a million nodes costs nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "Written")]
 pub struct Topology {
     n: u32,
     shape: Shape,
@@ -28,11 +29,45 @@ enum Shape {
     Graph(Vec<Vec<NodeId>>),
 }
 
+/// A topology as it is read, by nobody knows whom written.
+#[derive(Deserialize)]
+struct Written {
+    n: u32,
+    shape: Shape,
+}
+
+impl TryFrom<Written> for Topology {
+    type Error = TopologyError;
+
+    fn try_from(Written { n, shape }: Written) -> Result<Self, TopologyError> {
+        let read = match &shape {
+            Shape::Tree(parents) => Self::tree(parents.clone())?,
+            Shape::Graph(neighbors) => {
+                let links = (0..).map(NodeId).zip(neighbors);
+                let links: Vec<_> =
+                    links.flat_map(|(a, to)| to.iter().map(move |&b| (a, b))).collect();
+                Self::graph(n, &links)?
+            }
+            _ => Self { n, shape: shape.clone() },
+        };
+        match read.n {
+            0 => Err(TopologyError::Empty),
+            n if n > Self::MOST_NODES => Err(TopologyError::TooLarge(n)),
+            _ if read != (Self { n, shape }) => Err(TopologyError::Contradictory),
+            _ => Ok(read),
+        }
+    }
+}
+
 /// Why there is no such topology.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TopologyError {
     /// There has to be at least one node.
     Empty,
+    /// There is room for [`Topology::MOST_NODES`].
+    TooLarge(u32),
+    /// The number of nodes is not that of the links, or a link is missing in one direction.
+    Contradictory,
     /// No shape has this name.
     UnknownShape(String),
     /// A tree's parent must have a smaller id than its child.
@@ -47,6 +82,10 @@ impl fmt::Display for TopologyError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("a system needs at least one node"),
+            Self::TooLarge(n) => {
+                write!(f, "{n} nodes are too many; there can be {}", Topology::MOST_NODES)
+            }
+            Self::Contradictory => f.write_str("the topology contradicts itself"),
             Self::UnknownShape(name) => write!(
                 f,
                 "no topology is called {name:?}; there are {}",
@@ -64,6 +103,9 @@ impl fmt::Display for TopologyError {
 impl std::error::Error for TopologyError {}
 
 impl Topology {
+    /// A system has at most so many nodes: what [`Stamp::token`](crate::Stamp::token) has room for.
+    pub const MOST_NODES: u32 = 1 << 20;
+
     /// The shapes that [`named`](Self::named) knows, with a word on each.
     pub const SHAPES: [(&str, &str); 5] = [
         ("complete", "every node linked with every other"),
@@ -83,7 +125,11 @@ impl Topology {
             "binary" => Shape::Binary,
             _ => return Err(TopologyError::UnknownShape(name.to_owned())),
         };
-        if n == 0 { Err(TopologyError::Empty) } else { Ok(Self { n, shape }) }
+        match n {
+            0 => Err(TopologyError::Empty),
+            1..=Self::MOST_NODES => Ok(Self { n, shape }),
+            _ => Err(TopologyError::TooLarge(n)),
+        }
     }
 
     /// Every node linked with every other.
@@ -125,6 +171,9 @@ impl Topology {
     pub fn graph(n: u32, links: &[(NodeId, NodeId)]) -> Result<Self, TopologyError> {
         if n == 0 {
             return Err(TopologyError::Empty);
+        }
+        if n > Self::MOST_NODES {
+            return Err(TopologyError::TooLarge(n));
         }
         let mut neighbors = vec![BTreeSet::new(); n as usize];
         for &(a, b) in links {
@@ -338,11 +387,30 @@ mod tests {
     #[test]
     fn impossible_topologies_are_refused() {
         assert_eq!(Topology::named("ring", 0), Err(TopologyError::Empty));
+        let many = Topology::MOST_NODES + 1;
+        assert_eq!(Topology::named("ring", many), Err(TopologyError::TooLarge(many)));
         assert!(Topology::named("torus", 3).unwrap_err().to_string().contains("complete, ring"));
         assert_eq!(Topology::tree(vec![NodeId(1)]), Err(TopologyError::BadParent(NodeId(1))));
         let lonely = Topology::graph(3, &[(NodeId(0), NodeId(1))]);
         assert_eq!(lonely, Err(TopologyError::Disconnected(NodeId(2))));
         let loose = Topology::graph(2, &[(NodeId(0), NodeId(7))]);
         assert_eq!(loose, Err(TopologyError::BadLink(NodeId(0), NodeId(7))));
+    }
+
+    #[test]
+    fn what_is_read_is_checked() {
+        let read = |n, shape| Topology::try_from(Written { n, shape });
+        let parents = |ids: &[u32]| Shape::Tree(ids.iter().copied().map(NodeId).collect());
+        assert_eq!(read(3, parents(&[0, 1])), Topology::tree(vec![NodeId(0), NodeId(1)]));
+        assert_eq!(read(3, parents(&[5, 9])), Err(TopologyError::BadParent(NodeId(1))));
+        assert_eq!(read(4, parents(&[0, 1])), Err(TopologyError::Contradictory));
+        assert_eq!(read(0, Shape::Ring), Err(TopologyError::Empty));
+        assert_eq!(read(u32::MAX, Shape::Line), Err(TopologyError::TooLarge(u32::MAX)));
+        let pair = Shape::Graph(vec![vec![NodeId(1)], vec![NodeId(0)]]);
+        assert_eq!(read(2, pair), Topology::graph(2, &[(NodeId(0), NodeId(1))]));
+        let one_way = Shape::Graph(vec![vec![NodeId(1)], vec![]]);
+        assert_eq!(read(2, one_way), Err(TopologyError::Contradictory));
+        let loose = Shape::Graph(vec![vec![NodeId(7)], vec![]]);
+        assert_eq!(read(2, loose), Err(TopologyError::BadLink(NodeId(0), NodeId(7))));
     }
 }

@@ -24,6 +24,8 @@ pub struct Costs {
     pub bytes: u64,
     /// Messages that belong to no entry.
     pub overhead: u64,
+    /// Bytes of messages that belong to no entry.
+    pub overhead_bytes: u64,
     /// Messages by name.
     pub by_label: BTreeMap<String, u64>,
     /// For each hand-over to somebody who was waiting: when the last left and how long until the
@@ -41,6 +43,10 @@ pub struct EntryCost {
     pub node: NodeId,
     /// When it asked.
     pub asked: Time,
+    /// When it was due to ask: earlier if, in an open loop, the node was not done with the request
+    /// before.
+    #[serde(skip)]
+    pub due: Time,
     /// When it entered, if it did.
     pub entered: Option<Time>,
     /// When it left, if it did.
@@ -111,7 +117,7 @@ impl Costs {
         // The latest entry of each node.
         let mut latest: BTreeMap<NodeId, usize> = BTreeMap::new();
         // Sent on behalf of whoever enters next.
-        let (mut ahead, mut ahead_transmissions) = (0, 0);
+        let (mut ahead, mut ahead_transmissions, mut ahead_bytes) = (0, 0, 0);
         let mut last_left: Option<(usize, NodeId, Time)> = None;
         for (i, record) in trace.records.iter().enumerate() {
             match record.event() {
@@ -119,13 +125,18 @@ impl Costs {
                     costs.messages += 1;
                     let transmission = u64::from(!copy);
                     costs.transmissions += transmission;
-                    costs.bytes += u64::from(bytes);
+                    let bytes = u64::from(bytes);
+                    costs.bytes += bytes;
                     by_label[usize::from(label)] += 1;
                     match owner {
-                        Owner::Nobody => costs.overhead += 1,
+                        Owner::Nobody => {
+                            costs.overhead += 1;
+                            costs.overhead_bytes += bytes;
+                        }
                         Owner::Next => {
                             ahead += 1;
                             ahead_transmissions += transmission;
+                            ahead_bytes += bytes;
                         }
                         Owner::Node(node) => match latest.get(&node) {
                             Some(&entry) => {
@@ -137,7 +148,10 @@ impl Costs {
                                     entry.messages_exit += 1;
                                 }
                             }
-                            None => costs.overhead += 1,
+                            None => {
+                                costs.overhead += 1;
+                                costs.overhead_bytes += bytes;
+                            }
                         },
                     }
                 }
@@ -147,6 +161,7 @@ impl Costs {
                     costs.entries.push(EntryCost {
                         node: record.node,
                         asked: record.at,
+                        due: record.due(),
                         entered: None,
                         left: None,
                         token: None,
@@ -165,6 +180,7 @@ impl Costs {
                     entry.entered_record = i;
                     entry.messages_entry += std::mem::take(&mut ahead);
                     entry.transmissions += std::mem::take(&mut ahead_transmissions);
+                    ahead_bytes = 0;
                     if let Some((left_record, from, left)) = last_left.take()
                         && entry.asked_record < left_record
                     {
@@ -187,6 +203,7 @@ impl Costs {
             }
         }
         costs.overhead += ahead;
+        costs.overhead_bytes += ahead_bytes;
         let names = trace.labels.iter().map(ToString::to_string);
         costs.by_label = names.zip(by_label).filter(|(_, count)| *count > 0).collect();
         let first = costs.entries.first().map_or(Time::ZERO, |entry| entry.asked);
@@ -205,20 +222,21 @@ impl Costs {
         (entered > 0).then(|| (self.messages - self.overhead) as f64 / entered as f64)
     }
 
-    /// Mean number of bytes per entry.
+    /// Mean number of bytes per entry, those of nobody left out.
     pub fn bytes_per_entry(&self) -> Option<f64> {
         let entered = self.entered().count();
-        (entered > 0 && self.bytes > 0).then(|| self.bytes as f64 / entered as f64)
+        let bytes = self.bytes - self.overhead_bytes;
+        (entered > 0 && self.bytes > 0).then(|| bytes as f64 / entered as f64)
     }
 
-    /// How long requests waited, from asking to entering.
+    /// How long requests waited, from when they were due to entering.
     pub fn waiting(&self) -> Percentiles {
-        Percentiles::of(self.entered().map(|e| e.entered.unwrap_or(e.asked) - e.asked).collect())
+        Percentiles::of(self.entered().map(|e| e.entered.unwrap_or(e.due) - e.due).collect())
     }
 
-    /// How long requests took, from asking to having left.
+    /// How long requests took, from when they were due to having left.
     pub fn turnaround(&self) -> Percentiles {
-        let left = self.entries.iter().filter_map(|e| e.left.map(|left| left - e.asked));
+        let left = self.entries.iter().filter_map(|e| e.left.map(|left| left - e.due));
         Percentiles::of(left.collect())
     }
 

@@ -62,6 +62,8 @@ pub(crate) enum Pending<P: Protocol> {
     Ask,
     Suspect(NodeId),
     Restore(NodeId),
+    /// An item of the plan that is an event of this node, put off while it paused.
+    Told(usize),
     /// An item of the plan; at node 0, for want of a better place.
     Happening(usize),
 }
@@ -383,9 +385,9 @@ fn unskewed(after: Duration, skew: i32) -> Duration {
     Duration::from_nanos((after.as_nanos() * 1_000_000 / rate) as u64)
 }
 
-fn size(msg: &impl Serialize) -> u16 {
+fn size(msg: &impl Serialize) -> u32 {
     let size = postcard::experimental::serialized_size(msg).expect("messages can be serialised");
-    u16::try_from(size).unwrap_or(u16::MAX)
+    u32::try_from(size).unwrap_or(u32::MAX).min(Event::MOST_BYTES)
 }
 
 pub(crate) fn json(value: &impl Serialize) -> Box<str> {

@@ -27,6 +27,31 @@ impl Faults {
         self.plan.push(Happening { at, action });
         self
     }
+
+    /// Whether, by the plan, `node` has crashed and not recovered at the moment `at`.
+    pub fn is_down(&self, node: NodeId, at: Time) -> bool {
+        let mut latest: Option<(Time, bool)> = None;
+        for happening in self.plan.iter().filter(|happening| happening.at <= at) {
+            let down = match happening.action {
+                Action::Crash(crashed) if crashed == node => true,
+                Action::Recover(back) | Action::RecoverEmpty(back) if back == node => false,
+                _ => continue,
+            };
+            if latest.is_none_or(|(when, _)| when <= happening.at) {
+                latest = Some((happening.at, down));
+            }
+        }
+        latest.is_some_and(|(_, down)| down)
+    }
+
+    /// Whether, by the plan, a pause of `node` that begins at `at` comes to an end.
+    pub fn ends_pause(&self, node: NodeId, at: Time) -> bool {
+        self.plan.iter().any(|happening| {
+            happening.at >= at
+                && matches!(happening.action,
+                    Action::Resume(it) | Action::Crash(it) | Action::Reset(it) if it == node)
+        })
+    }
 }
 
 /// One thing that happens at a given moment.
@@ -90,6 +115,17 @@ pub enum Action {
 }
 
 impl Action {
+    /// The node whose event it is, for what a node is told and not done to it.
+    pub(crate) fn told(&self) -> Option<NodeId> {
+        match self {
+            Self::Suspect { node, .. } | Self::Trust { node, .. } | Self::Join { node, .. } => {
+                Some(*node)
+            }
+            Self::Leave(node) => Some(*node),
+            _ => None,
+        }
+    }
+
     /// Every node the action names.
     pub fn nodes(&self) -> Vec<NodeId> {
         match self {

@@ -53,7 +53,7 @@ pub struct FileEvent {
     pub owner: Option<Owner>,
     /// The size of a message on the wire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bytes: Option<u16>,
+    pub bytes: Option<u32>,
     /// Whether a message is a further copy of a broadcast.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub copy: bool,
@@ -82,6 +82,9 @@ pub enum TraceError {
     /// It is JSON, but of something else.
     #[error("not a trace: its format is {0:?}, not \"conclave-trace\"")]
     WrongFormat(String),
+    /// There is no such version.
+    #[error("the trace has version 0, and versions count from 1")]
+    NoVersion,
     /// It comes from a later program.
     #[error(
         "the trace has version {0}, and this program reads up to version {VERSION}; use the program that wrote it or a later one"
@@ -116,6 +119,9 @@ impl TraceFile {
         let header: Header = serde_json::from_str(text)?;
         if header.format != FORMAT {
             return Err(TraceError::WrongFormat(header.format));
+        }
+        if header.version == 0 {
+            return Err(TraceError::NoVersion);
         }
         if header.version > VERSION {
             return Err(TraceError::FutureVersion(header.version));

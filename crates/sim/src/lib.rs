@@ -25,7 +25,7 @@ pub use costs::{Costs, EntryCost, Percentiles};
 pub use delay::{Delay, Delays, SlowLink};
 pub use faults::{Action, Faults, Happening};
 pub use file::{FileEvent, Replay, TraceError, TraceFile, VERSION, replay};
-pub use properties::{Limits as JudgeLimits, Verdict, judge};
+pub use properties::{Limits as JudgeLimits, Verdict, judge, judgeable};
 pub use queue::{Calendar, Class, Key};
 pub use records::Records;
 pub use rng::{Rng, Spread};

@@ -54,6 +54,14 @@ impl Records {
         self.chunks.push(chunk);
     }
 
+    /// Replaces the one with this index, if there is one.
+    pub(crate) fn change(&mut self, index: usize, with: impl FnOnce(Record) -> Record) {
+        let chunk = self.chunks.get_mut(index / CHUNK);
+        if let Some(record) = chunk.and_then(|chunk| chunk.get_mut(index % CHUNK)) {
+            *record = with(*record);
+        }
+    }
+
     /// The one with this index.
     pub fn get(&self, index: usize) -> Option<&Record> {
         self.chunks.get(index / CHUNK)?.get(index % CHUNK)

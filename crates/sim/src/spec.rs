@@ -1,12 +1,12 @@
 use std::time::Duration;
 
 use conclave_protocol::{
-    Channels, Crashes, Detector, Info, Links, NodeId, Setup, Time, Timing, Unfit,
+    Channels, Crashes, Detector, Info, Links, NodeId, Setup, Time, Timing, Topology, Unfit,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Action, Delay, Delays, Faults, Workload};
+use crate::{Action, Arrivals, Delay, Delays, Faults, Spread, Workload};
 
 /// Everything a run depends on: the same specification gives the same run, event by event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +73,28 @@ pub enum SpecError {
         /// How many there are.
         nodes: u32,
     },
+    /// There are no nodes, or more than there is room for.
+    #[error("a system has 1 to {} nodes, not {nodes}", Topology::MOST_NODES)]
+    BadSize {
+        /// How many there would be.
+        nodes: u32,
+    },
+    /// A span of time that ends before it begins.
+    #[error("{what} cannot be between {least:?} and {most:?}: the shorter one comes first")]
+    BadSpread {
+        /// What is to be drawn from it.
+        what: &'static str,
+        /// The first.
+        least: Duration,
+        /// The second.
+        most: Duration,
+    },
+    /// A clock that stands still or runs backwards.
+    #[error("clocks cannot be off by {skew} parts in a million: it has to be less than a million")]
+    BadSkew {
+        /// By how much.
+        skew: u32,
+    },
     /// A delay matrix has to have a row and a column for each node.
     #[error("the delay matrix must have {nodes} rows of {nodes} delays each")]
     BadMatrix {
@@ -101,6 +123,11 @@ pub enum SpecError {
     },
 }
 
+/// How soon a failure detector suspects who has crashed: after a round trip.
+fn detection(setup: &Setup) -> Duration {
+    setup.delay * 2 + setup.processing
+}
+
 /// A way in which a run goes beyond what the algorithm assumes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Beyond(pub String);
@@ -117,7 +144,7 @@ impl RunSpec {
             reliable: false,
             detector: match info.model.detector {
                 Detector::None => None,
-                Detector::Perfect | Detector::Eventual => Some(delay * 2 + setup.processing),
+                Detector::Perfect | Detector::Eventual => Some(detection(&setup)),
             },
             setup,
             seed: 0,
@@ -133,6 +160,26 @@ impl RunSpec {
     /// Checks that everything the specification names exists, before anything runs.
     pub fn validate(&self, info: &Info) -> Result<(), SpecError> {
         let n = self.setup.n();
+        if n == 0 || n > Topology::MOST_NODES {
+            return Err(SpecError::BadSize { nodes: n });
+        }
+        if self.faults.skew >= 1_000_000 {
+            return Err(SpecError::BadSkew { skew: self.faults.skew });
+        }
+        if let Delay::Uniform(least, most) = self.delays.model
+            && least > most
+        {
+            return Err(SpecError::BadSpread { what: "the delay", least, most });
+        }
+        let mut spreads = vec![("the time inside", self.workload.hold)];
+        if let Arrivals::Closed { first, think, .. } = self.workload.arrivals {
+            spreads.extend([("the first pause", first), ("the pause", think)]);
+        }
+        if let Some(&(what, Spread { least, most })) =
+            spreads.iter().find(|(_, spread)| spread.least > spread.most)
+        {
+            return Err(SpecError::BadSpread { what, least, most });
+        }
         let exists = |what, node: NodeId| {
             if node.0 < n { Ok(()) } else { Err(SpecError::NoSuchNode { what, node, nodes: n }) }
         };
@@ -201,8 +248,25 @@ impl RunSpec {
             if self.reliable {
                 note("resending takes longer than the delay it relies on".into());
             }
+            if self.faults.skew > 0 {
+                note("clocks run fast or slow, and it relies on them".into());
+            }
+        }
+        let crashes = |action: &Action| matches!(action, Action::Crash(_) | Action::Reset(_));
+        if model.detector != Detector::None
+            && self.faults.plan.iter().any(|happening| crashes(&happening.action))
+        {
+            let promised = detection(&self.setup);
+            match self.detector {
+                None => note("nodes crash and no failure detector says so".into()),
+                Some(delay) if model.timing == Timing::Synchronous && delay > promised => note(
+                    format!("the failure detector takes {delay:?}, and it relies on {promised:?}"),
+                ),
+                Some(_) => {}
+            }
         }
         for happening in &self.faults.plan {
+            let down = |peer| self.faults.is_down(peer, happening.at);
             let excess = match &happening.action {
                 Action::Crash(_) if model.crashes == Crashes::None => Some("no crashes"),
                 Action::Recover(_) if model.crashes < Crashes::Recover => Some("no recovery"),
@@ -216,8 +280,16 @@ impl RunSpec {
                 Action::Pause(_) if model.timing == Timing::Synchronous => {
                     Some("no pauses, being synchronous")
                 }
-                Action::Suspect { .. } if model.detector == Detector::Perfect => {
+                Action::Pause(node) if !self.faults.ends_pause(*node, happening.at) => {
+                    Some("no pause without end")
+                }
+                Action::Suspect { peer, .. }
+                    if model.detector == Detector::Perfect && !down(*peer) =>
+                {
                     Some("no wrong suspicions")
+                }
+                Action::Trust { peer, .. } if model.detector != Detector::None && down(*peer) => {
+                    Some("no trust in nodes that are down")
                 }
                 _ => None,
             };

@@ -1,7 +1,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use conclave_protocol::{Charge, Mark, NodeId, Time, VectorClock};
+use conclave_protocol::{Charge, Mark, NodeId, Time, Topology, VectorClock};
 use serde::{Deserialize, Serialize};
 
 use crate::Records;
@@ -20,6 +20,7 @@ pub struct Record {
     peer: u32,
     low: u32,
     high: u32,
+    /// The lower half of a message's size; the upper is with its owner.
     bytes: u16,
     kind: Kind,
     label: u8,
@@ -70,8 +71,8 @@ pub enum Event {
         label: u8,
         /// Whose entry it is counted for.
         owner: Owner,
-        /// Its size on the wire, if sizes were measured.
-        bytes: u16,
+        /// Its size on the wire, if sizes were measured; at most [`Event::MOST_BYTES`].
+        bytes: u32,
         /// Whether it is a further copy of a broadcast, free on a medium that multicasts.
         copy: bool,
     },
@@ -127,6 +128,30 @@ pub enum Event {
     Leave,
 }
 
+impl Event {
+    /// The largest size of a message that a record has room for.
+    pub const MOST_BYTES: u32 = (1 << (48 - Owner::BITS)) - 1;
+
+    /// Whether it is something done to the system from outside that it may take a while to get
+    /// over.
+    pub fn disturbs(self) -> bool {
+        matches!(
+            self,
+            Self::Crash
+                | Self::Recover
+                | Self::RecoverEmpty
+                | Self::Pause
+                | Self::Resume
+                | Self::Partition
+                | Self::Heal
+                | Self::Suspect(_)
+                | Self::Restore(_)
+                | Self::Join(_)
+                | Self::Leave
+        )
+    }
+}
+
 /// Whose entry a message is counted for, once the simulator has resolved its [`Charge`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -140,8 +165,10 @@ pub enum Owner {
 }
 
 impl Owner {
-    const NEXT: u32 = u32::MAX - 1;
-    const NOBODY: u32 = u32::MAX;
+    /// Packed, an owner takes so many bits: twice as many values as there may be nodes.
+    const BITS: u32 = Topology::MOST_NODES.ilog2() + 1;
+    const NEXT: u32 = Self::NOBODY - 1;
+    const NOBODY: u32 = (1 << Self::BITS) - 1;
 
     /// The owner of a message that an event owned by `cause` makes `from` send to `to`, both
     /// [packed](Self::pack).
@@ -186,11 +213,13 @@ impl Record {
         serial: u32,
         owner: u32,
         label: u8,
-        bytes: u16,
+        bytes: u32,
         copy: bool,
     ) -> Self {
         let kind = if copy { Kind::Copy } else { Kind::Send };
-        Self { at, node, lamport, peer: to.0, low: serial, high: owner, bytes, kind, label }
+        let high = owner | (bytes >> 16) << Owner::BITS;
+        let bytes = bytes as u16;
+        Self { at, node, lamport, peer: to.0, low: serial, high, bytes, kind, label }
     }
 
     /// Of a message that arrives: as [`new`](Self::new) makes it, without a detour.
@@ -205,6 +234,28 @@ impl Record {
     ) -> Self {
         let (peer, low, kind) = (from.0, serial, Kind::Deliver);
         Self { at, node, lamport, peer, low, high: 0, bytes: 0, kind, label }
+    }
+
+    /// Of a request for the critical section that was due earlier than it could be made.
+    pub(crate) fn overdue(mut self, due: Time) -> Self {
+        debug_assert_eq!(self.kind, Kind::Asked);
+        let late = self.at.max(due) - due;
+        let late = u64::try_from(late.as_nanos()).unwrap_or(u64::MAX);
+        (self.low, self.high) = (late as u32, (late >> 32) as u32);
+        self
+    }
+
+    /// Of a request for the critical section: when it came to the application, which may have had
+    /// to finish another one first.
+    pub fn due(&self) -> Time {
+        match self.kind {
+            Kind::Asked => Time::from_nanos(self.at.as_nanos() - self.wide()),
+            _ => self.at,
+        }
+    }
+
+    fn wide(&self) -> u64 {
+        u64::from(self.high) << 32 | u64::from(self.low)
     }
 
     pub(crate) fn new(at: Time, node: NodeId, lamport: u32, event: Event) -> Self {
@@ -269,14 +320,14 @@ impl Record {
     /// What happened.
     pub fn event(&self) -> Event {
         let (peer, serial, label) = (NodeId(self.peer), self.low, self.label);
-        let wide = u64::from(self.high) << 32 | u64::from(self.low);
+        let wide = self.wide();
         match self.kind {
             Kind::Send | Kind::Copy => Event::Send {
                 to: peer,
                 serial,
                 label,
-                owner: Owner::unpack(self.high),
-                bytes: self.bytes,
+                owner: Owner::unpack(self.high & Owner::NOBODY),
+                bytes: self.high >> Owner::BITS << 16 | u32::from(self.bytes),
                 copy: self.kind == Kind::Copy,
             },
             Kind::Deliver => Event::Deliver { from: peer, serial, label },
@@ -320,6 +371,8 @@ pub struct Trace {
     pub messages: Vec<Box<str>>,
     /// In full traces: what each request, notice and timer was, by record, as JSON.
     pub notes: BTreeMap<usize, Box<str>>,
+    /// The group of each node after a partition, by record.
+    pub partitions: BTreeMap<usize, Box<[u32]>>,
     /// In full traces: the state of a node after the step that a record began, as JSON.
     pub states: BTreeMap<usize, Box<str>>,
 }
@@ -339,6 +392,13 @@ impl Trace {
     /// The name behind a label.
     pub fn name(&self, label: u8) -> &str {
         self.labels.get(usize::from(label)).map_or("?", AsRef::as_ref)
+    }
+
+    /// The group that a node is in when the run ends; all are in one while the network is whole.
+    pub fn group_at_end(&self, node: NodeId) -> u32 {
+        let Some((&apart, groups)) = self.partitions.last_key_value() else { return 0 };
+        let healed = self.records.iter_from(apart).any(|record| record.kind == Kind::Heal);
+        if healed { 0 } else { groups[node.index()] }
     }
 
     /// The vector clock of each event, the oracle for causality.
@@ -390,7 +450,23 @@ mod tests {
                 serial: 9,
                 label: 2,
                 owner: Owner::Next,
-                bytes: 0,
+                bytes: Event::MOST_BYTES,
+                copy: false,
+            },
+            Event::Send {
+                to: NodeId(3),
+                serial: 9,
+                label: 2,
+                owner: Owner::Nobody,
+                bytes: 65_536,
+                copy: false,
+            },
+            Event::Send {
+                to: NodeId(3),
+                serial: 9,
+                label: 2,
+                owner: Owner::Node(NodeId(Topology::MOST_NODES - 1)),
+                bytes: 65_535,
                 copy: false,
             },
             Event::Deliver { from: NodeId(1), serial: 4, label: 1 },
@@ -412,5 +488,15 @@ mod tests {
             let record = Record::new(Time::from_nanos(5), NodeId(1), 8, event);
             assert_eq!((record.event(), record.lamport), (event, 8));
         }
+    }
+
+    #[test]
+    fn a_late_request_knows_when_it_was_due() {
+        let at = Time::from_nanos(1 << 40);
+        let asked = Record::new(at, NodeId(1), 8, Event::Request(Mark::Asked));
+        assert_eq!(asked.due(), at);
+        let late = asked.overdue(Time::from_nanos(7));
+        assert_eq!((late.due(), late.event()), (Time::from_nanos(7), asked.event()));
+        assert_eq!(asked.overdue(Time::MAX).due(), at);
     }
 }

@@ -137,6 +137,11 @@ impl Agenda {
         }
     }
 
+    /// When the next request came to the application at `node`, by the plan of an open loop.
+    pub(crate) fn due(&self, node: NodeId) -> Option<Time> {
+        self.due.get(node.index()).copied()
+    }
+
     /// How many more requests `node` will make; `None` if there is no end to them.
     pub(crate) fn remaining(&self, node: NodeId) -> Option<u64> {
         match &self.workload.arrivals {

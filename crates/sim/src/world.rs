@@ -183,17 +183,7 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
             Pending::Message { msg, serial, owner, lamport, label } => {
                 let from = key.sender();
                 if node.state.is_none() || environment.lossy && environment.apart(from, id) {
-                    environment.stats.lost += 1;
-                    if environment.tracing != Tracing::Off {
-                        let lamport = self.nodes[from.index()].local.lamport;
-                        let event = Event::Lose { to: id, serial, label };
-                        environment.trace.records.push(Record::new(
-                            environment.now,
-                            from,
-                            lamport,
-                            event,
-                        ));
-                    }
+                    self.lose(from, id, serial, label);
                     return None;
                 }
                 environment.stats.delivered += 1;
@@ -229,6 +219,7 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
                 if let Some(request) = request {
                     let mark = request.mark();
                     node.client.on_request(&request);
+                    let due = self.agenda.due(id).filter(|_| mark == Mark::Asked);
                     self.agenda.asked(id, mark);
                     match mark {
                         Mark::Asked => node.local.outstanding = true,
@@ -237,7 +228,11 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
                         _ if std::mem::take(&mut node.local.outstanding) => environment.close(),
                         _ => {}
                     }
+                    let begun = environment.trace.records.len();
                     self.input(id, Event::Request(mark), Owner::Node(id), Input::Request(request));
+                    if let Some(due) = due {
+                        self.environment.trace.records.change(begun, |asked| asked.overdue(due));
+                    }
                     if self.nodes[id.index()].local.ask.is_none() {
                         self.look_ahead(id);
                     }
@@ -254,9 +249,14 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
                     self.input(id, Event::Restore(peer), Owner::Node(id), Input::Restore(peer));
                 }
             }
+            Pending::Told(item) => self.happen(item),
             Pending::Happening(item) => {
                 environment.close();
-                self.happen(item);
+                let told = self.plan[item].told().map(|told| &mut self.nodes[told.index()].local);
+                match told.and_then(|local| local.backlog.as_mut()) {
+                    Some(backlog) => backlog.push((key, Pending::Told(item))),
+                    None => self.happen(item),
+                }
             }
         }
         None
@@ -278,7 +278,7 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
             }
             Action::Pause(id) => {
                 let node = &mut self.nodes[id.index()];
-                if node.local.backlog.is_none() {
+                if node.state.is_some() && node.local.backlog.is_none() {
                     node.local.backlog = Some(Box::default());
                     self.note(id, Event::Pause);
                 }
@@ -299,6 +299,10 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
                     for member in members {
                         of[member.index()] = group;
                     }
+                }
+                if self.environment.tracing != Tracing::Off {
+                    let trace = &mut self.environment.trace;
+                    trace.partitions.insert(trace.records.len(), of.clone().into());
                 }
                 self.environment.groups = Some(of);
                 self.note(NodeId(0), Event::Partition);
@@ -335,16 +339,31 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
         let lost = self.agenda.remaining(id).map(|remaining| remaining + outstanding);
         self.environment.open = self.environment.open.zip(lost).map(|(open, lost)| open - lost);
         self.environment.note_served();
-        // What waited for it is lost with it.
-        if let Some(backlog) = &mut self.nodes[id.index()].local.backlog {
-            backlog.clear();
-        }
         self.note(id, Event::Crash);
+        // It pauses no longer, and what waited for it is lost with it.
+        let backlog = self.nodes[id.index()].local.backlog.take();
+        for (key, pending) in backlog.into_iter().flat_map(|backlog| *backlog) {
+            if let Pending::Message { serial, label, .. } = pending {
+                self.lose(key.sender(), id, serial, label);
+            }
+        }
         if let Some(delay) = self.environment.detector {
             for peer in self.topology.nodes().filter(|&peer| peer != id) {
                 let at = self.environment.now + delay;
                 self.environment.schedule(at, Class::Timer, id, peer, Pending::Suspect(id));
             }
+        }
+    }
+
+    /// A message does not arrive.
+    #[cold]
+    fn lose(&mut self, from: NodeId, to: NodeId, serial: u32, label: u8) {
+        let environment = &mut self.environment;
+        environment.stats.lost += 1;
+        if environment.tracing != Tracing::Off {
+            let lamport = self.nodes[from.index()].local.lamport;
+            let event = Event::Lose { to, serial, label };
+            environment.trace.records.push(Record::new(environment.now, from, lamport, event));
         }
     }
 

@@ -1,0 +1,257 @@
+//! Hand-made traces, and what has to be said of them.
+
+use std::time::Duration;
+
+use conclave_protocol::{Links, Mark, Model, Mutant, Setup, Time, Topology};
+
+use super::*;
+use crate::{End, Event, Owner, Record, RunSpec, Stats, Trace};
+
+const ASK: Event = Event::Request(Mark::Asked);
+const LEAVE: Event = Event::Request(Mark::Left);
+const T: Duration = Duration::from_millis(1);
+
+fn enter(token: u64) -> Event {
+    Event::Notice(Mark::Entered { token })
+}
+
+fn follow(leader: u32, epoch: u64) -> Event {
+    Event::Notice(Mark::Follows { leader: NodeId(leader), epoch })
+}
+
+fn send(to: u32, serial: u32) -> Event {
+    let (label, owner, bytes, copy) = (0, Owner::Nobody, 0, false);
+    Event::Send { to: NodeId(to), serial, label, owner, bytes, copy }
+}
+
+fn deliver(from: u32, serial: u32) -> Event {
+    Event::Deliver { from: NodeId(from), serial, label: 0 }
+}
+
+fn at(t: u32) -> Time {
+    Time::ZERO + T * t
+}
+
+/// A run of three nodes: `(when, where, what)`.
+fn run(end: End, until: u32, events: &[(u32, u32, Event)]) -> Outcome {
+    let records = events.iter().map(|&(t, node, event)| Record::new(at(t), NodeId(node), 0, event));
+    let trace = Trace { nodes: 3, records: records.collect(), ..Trace::default() };
+    Outcome { trace, stats: Stats::default(), end, at: at(until) }
+}
+
+/// With patience for ten units.
+fn verdict(property: Property, outcome: &Outcome) -> Verdict {
+    judge(property, outcome, Limits { places: 1, patience: T * 10 })
+}
+
+#[track_caller]
+fn held(property: Property, outcome: &Outcome) {
+    assert_eq!(verdict(property, outcome), Verdict::Held, "{property}");
+}
+
+#[track_caller]
+fn broken(property: Property, outcome: &Outcome, words: &str) {
+    match verdict(property, outcome) {
+        Verdict::Violated { why, .. } if why.contains(words) => {}
+        other => panic!("{property}: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn undecided(property: Property, outcome: &Outcome) {
+    let verdict = verdict(property, outcome);
+    assert!(matches!(verdict, Verdict::Open { .. }), "{property}: {verdict:?}");
+}
+
+const LIVENESS: [Property; 2] = [Property::NoDeadlock, Property::NoStarvation];
+
+#[test]
+fn two_inside_together_break_exclusion_unless_there_are_two_places() {
+    let together = run(End::Quiet, 5, &[(0, 0, enter(1)), (1, 1, enter(2)), (2, 0, LEAVE)]);
+    broken(Property::Exclusion, &together, "p0 and p1 are inside together");
+    let two = Limits { places: 2, patience: T };
+    assert!(judge(Property::Exclusion, &together, two).held());
+    let gone = [(0, 0, enter(1)), (1, 0, Event::Crash), (2, 1, enter(2)), (3, 1, LEAVE)];
+    held(Property::Exclusion, &run(End::Quiet, 5, &gone));
+    let lost = [(0, 0, enter(1)), (1, 0, Event::Notice(Mark::Lost)), (1, 1, enter(2))];
+    held(Property::Exclusion, &run(End::Quiet, 5, &lost));
+}
+
+#[test]
+fn who_is_served_in_the_end_has_not_starved_however_long_it_took() {
+    let events = [(0, 0, ASK), (5_000, 0, enter(1)), (5_001, 0, LEAVE)];
+    for end in [End::Quiet, End::Served, End::TimeLimit, End::EventLimit] {
+        for property in LIVENESS {
+            held(property, &run(end, 5_002, &events));
+        }
+    }
+}
+
+#[test]
+fn who_waits_when_nothing_is_left_to_happen_waits_for_ever() {
+    let one = run(End::Quiet, 1, &[(0, 0, ASK)]);
+    broken(Property::NoDeadlock, &one, "p0 waits for ever");
+    broken(Property::NoStarvation, &one, "p0 asked and never entered");
+    let two = run(End::Quiet, 1, &[(0, 0, ASK), (1, 2, ASK)]);
+    broken(Property::NoDeadlock, &two, "p0 and p2 wait for ever");
+    let crashed = run(End::Quiet, 2, &[(0, 0, ASK), (1, 0, Event::Crash)]);
+    held(Property::NoDeadlock, &crashed);
+    held(Property::NoStarvation, &crashed);
+}
+
+#[test]
+fn a_run_that_was_cut_off_shows_what_exceeds_all_patience() {
+    for property in LIVENESS {
+        undecided(property, &run(End::TimeLimit, 10, &[(0, 0, ASK)]));
+        broken(property, &run(End::TimeLimit, 11, &[(0, 0, ASK)]), "for 11ms");
+        broken(property, &run(End::EventLimit, 11, &[(0, 0, ASK)]), "for 11ms");
+    }
+    // One starves while another enters again and again.
+    let mut events = vec![(0, 0, ASK)];
+    for t in 1..20 {
+        events.extend([(t, 1, ASK), (t, 1, enter(u64::from(t))), (t, 1, LEAVE)]);
+    }
+    let unfair = run(End::TimeLimit, 20, &events);
+    broken(Property::NoStarvation, &unfair, "p0 asked and did not enter");
+    undecided(Property::NoDeadlock, &unfair);
+}
+
+#[test]
+fn pauses_and_faults_stop_the_clock() {
+    let paused = [(0, 0, ASK), (1, 1, Event::Pause)];
+    let resumed = [paused[0], paused[1], (90, 1, Event::Resume)];
+    for property in LIVENESS {
+        undecided(property, &run(End::TimeLimit, 100, &paused));
+        undecided(property, &run(End::Quiet, 100, &paused));
+        undecided(property, &run(End::TimeLimit, 100, &resumed));
+        broken(property, &run(End::TimeLimit, 101, &resumed), "for 11ms");
+        broken(property, &run(End::Quiet, 100, &resumed), "p0");
+        let crash = [(0, 0, ASK), (50, 1, Event::Crash)];
+        undecided(property, &run(End::TimeLimit, 60, &crash));
+        let gone = [paused[0], paused[1], (2, 1, Event::Crash)];
+        broken(property, &run(End::Quiet, 100, &gone), "p0");
+    }
+}
+
+#[test]
+fn tokens_have_to_grow() {
+    let events = |second| [(0, 0, enter(4)), (1, 0, LEAVE), (2, 1, enter(second))];
+    held(Property::FenceOrder, &run(End::Quiet, 3, &events(5)));
+    broken(Property::FenceOrder, &run(End::Quiet, 3, &events(4)), "p1 entered with token 4");
+}
+
+#[test]
+fn an_earlier_request_has_to_be_served_first_or_withdrawn() {
+    // p0 asks, then tells p1, which asks and enters.
+    let overtaken = [(0, 0, ASK), (0, 0, send(1, 7)), (1, 1, deliver(0, 7)), (2, 1, ASK)];
+    let with = |more: &[(u32, u32, Event)]| run(End::Quiet, 9, &[&overtaken, more].concat());
+    let property = Property::FcfsHappenedBefore;
+    held(property, &with(&[]));
+    held(property, &with(&[(3, 0, enter(1)), (4, 0, LEAVE), (5, 1, enter(2))]));
+    let why = "p0's request happened before p1's, and p1 entered first";
+    broken(property, &with(&[(3, 1, enter(1)), (4, 1, LEAVE), (5, 0, enter(2))]), why);
+    broken(property, &with(&[(3, 1, enter(1)), (4, 1, LEAVE)]), why);
+    held(property, &with(&[(3, 0, Event::Crash), (4, 1, enter(1))]));
+    // Without the message, nobody's request was the earlier one.
+    held(property, &run(End::Quiet, 9, &[(0, 0, ASK), (2, 1, ASK), (3, 1, enter(1))]));
+}
+
+#[test]
+fn requests_beyond_those_compared_leave_the_order_open() {
+    let round = |t| [(t, 0, ASK), (t, 0, enter(u64::from(t))), (t, 0, LEAVE)];
+    let events = |rounds| (0..rounds).flat_map(round).collect::<Vec<_>>();
+    held(Property::FcfsHappenedBefore, &run(End::Quiet, 3_000, &events(2_000)));
+    undecided(Property::FcfsHappenedBefore, &run(End::Quiet, 3_000, &events(2_001)));
+}
+
+#[test]
+fn leaders_are_counted_by_group() {
+    let both = [(0, 0, follow(0, 1)), (0, 2, follow(2, 2)), (0, 1, follow(2, 2))];
+    let mut whole = run(End::Quiet, 9, &both);
+    broken(Property::OneLeader, &whole, "p0 and p2 each take themselves for the leader");
+    let mut apart = vec![(0, 0, Event::Partition)];
+    apart.extend(both);
+    let split = |events: &[_]| {
+        let mut outcome = run(End::Quiet, 9, events);
+        outcome.trace.partitions.insert(0, Box::new([0, 1, 1]));
+        outcome
+    };
+    held(Property::OneLeader, &split(&apart));
+    apart.push((5, 0, Event::Heal));
+    broken(Property::OneLeader, &split(&apart), "p0 and p2");
+    whole.end = End::TimeLimit;
+    undecided(Property::OneLeader, &whole);
+    whole.at = at(11);
+    broken(Property::OneLeader, &whole, "p0 and p2");
+}
+
+#[test]
+fn a_term_has_one_leader() {
+    let terms = |second| run(End::Quiet, 9, &[(0, 0, follow(0, 1)), (1, 1, follow(1, second))]);
+    held(Property::OneLeaderPerEpoch, &terms(2));
+    broken(Property::OneLeaderPerEpoch, &terms(1), "p0 and p1 both lead in epoch 1");
+}
+
+#[test]
+fn everybody_has_to_know_a_live_leader_and_the_best() {
+    let known = [(0, 0, follow(2, 1)), (0, 1, follow(2, 1)), (0, 2, follow(2, 1))];
+    for property in [Property::LeaderKnown, Property::BestLeads] {
+        held(property, &run(End::Quiet, 9, &known));
+        undecided(property, &run(End::TimeLimit, 9, &known));
+    }
+    broken(Property::LeaderKnown, &run(End::Quiet, 9, &known[1..]), "known to p0");
+    let dead = [known[0], known[1], known[2], (5, 2, Event::Crash)];
+    broken(Property::LeaderKnown, &run(End::Served, 9, &dead), "known to p0 and p1");
+    broken(Property::BestLeads, &run(End::Served, 9, &dead), "p1 is the best live node");
+    let late = [(0, 1, Event::Request(Mark::Called)), known[0], known[1], known[2], dead[3]];
+    undecided(Property::LeaderKnown, &run(End::TimeLimit, 15, &late));
+    broken(Property::LeaderKnown, &run(End::TimeLimit, 16, &late), "known to p0 and p1");
+}
+
+#[test]
+fn detectors_have_time_to_find_out_and_no_right_to_guess() {
+    let suspects = |who| Event::Notice(Mark::Suspects(NodeId(who)));
+    let found = [(0, 2, Event::Crash), (1, 0, suspects(2)), (1, 1, suspects(2))];
+    held(Property::Completeness, &run(End::TimeLimit, 5, &found));
+    undecided(Property::Completeness, &run(End::TimeLimit, 5, &found[..2]));
+    broken(Property::Completeness, &run(End::TimeLimit, 11, &found[..2]), "p1 does not suspect");
+    broken(Property::Completeness, &run(End::Served, 5, &found[..2]), "p1 does not suspect");
+    held(Property::Accuracy, &run(End::TimeLimit, 5, &found));
+    broken(Property::Accuracy, &run(End::TimeLimit, 5, &found[1..]), "p0 suspects p2, which is up");
+}
+
+const INFO: Info = Info {
+    id: "mutex/made-up",
+    title: "",
+    summary: "",
+    source: "",
+    text: "",
+    model: Model { links: Links::Complete, ..Model::FIFO },
+    holds: &[Property::Exclusion],
+    fails: &[(Property::FcfsTimestamp, "its tokens are no timestamps")],
+    options: &[],
+    mutant: None,
+};
+
+#[test]
+fn timestamps_are_judged_only_where_tokens_are_timestamps() {
+    assert!(!judgeable(&INFO).contains(&Property::FcfsTimestamp));
+    assert!(judgeable(&INFO).contains(&Property::FcfsHappenedBefore));
+    let holds = &[Property::FcfsTimestamp];
+    assert!(judgeable(&Info { holds, ..INFO }).contains(&Property::FcfsTimestamp));
+    let mutant = Some(Mutant { of: "", defect: "", breaks: Property::FcfsTimestamp });
+    assert!(judgeable(&Info { mutant, ..INFO }).contains(&Property::FcfsTimestamp));
+}
+
+#[test]
+fn patience_grows_with_what_took_long_in_the_run() {
+    let spec = RunSpec::new(&INFO, Setup::new(Topology::complete(3)));
+    let patience =
+        |events: &[_]| Limits::of(&INFO, &spec, &run(End::TimeLimit, 1_000, events)).patience;
+    let usual = patience(&[(0, 0, ASK)]);
+    assert!(usual >= T * 6 * 40, "{usual:?}");
+    // Somebody has been inside since the beginning; a message has been under way as long.
+    assert_eq!(patience(&[(0, 0, enter(1))]), usual + T * 6 * 1_000);
+    assert!(patience(&[(0, 0, send(1, 0))]) > T * 100_000);
+    assert_eq!(patience(&[(0, 0, send(1, 0)), (1, 1, deliver(0, 0))]), usual);
+}

@@ -1,0 +1,171 @@
+//! Elections and failure detectors.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use conclave_protocol::{Mark, NodeId, Time};
+
+use super::{Verdict, last, names, open, violated};
+use crate::{End, Event, Outcome, Trace};
+
+/// What live nodes believe at the end of a run.
+struct Beliefs {
+    leader: BTreeMap<NodeId, (NodeId, u64)>,
+    live: BTreeSet<NodeId>,
+}
+
+impl Beliefs {
+    fn of(trace: &Trace) -> Self {
+        let mut leader = BTreeMap::new();
+        let mut live: BTreeSet<NodeId> = (0..trace.nodes).map(NodeId).collect();
+        for record in &trace.records {
+            match record.event() {
+                Event::Notice(Mark::Follows { leader: who, epoch }) => {
+                    leader.insert(record.node, (who, epoch));
+                }
+                Event::Crash => {
+                    live.remove(&record.node);
+                    leader.remove(&record.node);
+                }
+                Event::Recover | Event::RecoverEmpty => {
+                    live.insert(record.node);
+                }
+                _ => {}
+            }
+        }
+        Self { leader, live }
+    }
+}
+
+/// Whether the run says anything about a system at rest: it came to rest by itself, or was left
+/// alone for longer than anything takes.
+fn at_rest(outcome: &Outcome, patience: Duration) -> Option<Verdict> {
+    if matches!(outcome.end, End::Quiet | End::Served) {
+        return None;
+    }
+    let disturbed = |event: Event| event.disturbs() || matches!(event, Event::Request(_));
+    let mut records = outcome.trace.records.iter().rev();
+    let calm = records.find(|record| disturbed(record.event())).map_or(Time::ZERO, |it| it.at);
+    let why = "the run was cut off too soon, and this is said of a system at rest";
+    (outcome.at - calm <= patience).then(|| open(why))
+}
+
+pub(super) fn one_leader(outcome: &Outcome, patience: Duration) -> Verdict {
+    if let Some(open) = at_rest(outcome, patience) {
+        return open;
+    }
+    let beliefs = Beliefs::of(&outcome.trace);
+    let own = beliefs.leader.iter().filter(|(node, (leader, _))| *node == leader);
+    let mut of_group: BTreeMap<u32, Vec<NodeId>> = BTreeMap::new();
+    for (&node, _) in own {
+        of_group.entry(outcome.trace.group_at_end(node)).or_default().push(node);
+    }
+    match of_group.into_values().find(|leaders| leaders.len() > 1) {
+        Some(leaders) => {
+            let why = format!("{} each take themselves for the leader", names(leaders));
+            violated(last(outcome), why)
+        }
+        None => Verdict::Held,
+    }
+}
+
+pub(super) fn one_leader_per_epoch(trace: &Trace) -> Verdict {
+    let mut of_epoch: BTreeMap<u64, NodeId> = BTreeMap::new();
+    for (i, record) in trace.records.iter().enumerate() {
+        if let Event::Notice(Mark::Follows { leader, epoch }) = record.event() {
+            let first = *of_epoch.entry(epoch).or_insert(leader);
+            if first != leader {
+                let why = format!("{first} and {leader} both lead in epoch {epoch}");
+                return violated(i, why);
+            }
+        }
+    }
+    Verdict::Held
+}
+
+pub(super) fn leader_known(outcome: &Outcome, patience: Duration) -> Verdict {
+    if let Some(open) = at_rest(outcome, patience) {
+        return open;
+    }
+    let beliefs = Beliefs::of(&outcome.trace);
+    let knows = |node: &NodeId| {
+        beliefs.leader.get(node).is_some_and(|(leader, _)| beliefs.live.contains(leader))
+    };
+    let lost: Vec<NodeId> = beliefs.live.iter().copied().filter(|node| !knows(node)).collect();
+    if lost.is_empty() {
+        return Verdict::Held;
+    }
+    violated(last(outcome), format!("no live leader is known to {}", names(lost)))
+}
+
+pub(super) fn best_leads(outcome: &Outcome, patience: Duration) -> Verdict {
+    if let Some(open) = at_rest(outcome, patience) {
+        return open;
+    }
+    let beliefs = Beliefs::of(&outcome.trace);
+    let Some(&best) = beliefs.live.last() else { return Verdict::Held };
+    let wrong = |(leader, _): &&(NodeId, u64)| *leader != best;
+    match beliefs.leader.values().find(wrong) {
+        None => Verdict::Held,
+        Some((leader, _)) => violated(
+            last(outcome),
+            format!("{leader} is taken for the leader, and {best} is the best live node"),
+        ),
+    }
+}
+
+/// Who suspects whom.
+fn suspicions(trace: &Trace) -> (BTreeSet<(NodeId, NodeId)>, BTreeSet<NodeId>) {
+    let mut suspects = BTreeSet::new();
+    let mut down = BTreeSet::new();
+    for record in &trace.records {
+        match record.event() {
+            Event::Notice(Mark::Suspects(peer)) => {
+                suspects.insert((record.node, peer));
+            }
+            Event::Notice(Mark::Trusts(peer)) => {
+                suspects.remove(&(record.node, peer));
+            }
+            Event::Crash => {
+                down.insert(record.node);
+                suspects.retain(|(node, _)| *node != record.node);
+            }
+            Event::Recover | Event::RecoverEmpty => {
+                down.remove(&record.node);
+            }
+            _ => {}
+        }
+    }
+    (suspects, down)
+}
+
+pub(super) fn completeness(outcome: &Outcome, patience: Duration) -> Verdict {
+    let (suspects, down) = suspicions(&outcome.trace);
+    let live = (0..outcome.trace.nodes).map(NodeId).filter(|node| !down.contains(node));
+    for node in live {
+        if let Some(&missed) = down.iter().find(|&&peer| !suspects.contains(&(node, peer))) {
+            let why = format!("{missed} is down and {node} does not suspect it");
+            return at_rest(outcome, patience).unwrap_or_else(|| violated(last(outcome), why));
+        }
+    }
+    Verdict::Held
+}
+
+pub(super) fn accuracy(trace: &Trace) -> Verdict {
+    let mut down = BTreeSet::new();
+    for (i, record) in trace.records.iter().enumerate() {
+        match record.event() {
+            Event::Crash => {
+                down.insert(record.node);
+            }
+            Event::Recover | Event::RecoverEmpty => {
+                down.remove(&record.node);
+            }
+            Event::Notice(Mark::Suspects(peer)) if !down.contains(&peer) => {
+                return violated(i, format!("{} suspects {peer}, which is up", record.node));
+            }
+            _ => {}
+        }
+    }
+    Verdict::Held
+}
