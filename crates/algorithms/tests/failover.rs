@@ -81,7 +81,8 @@ fn crashes_and_recoveries_cost_no_exclusion_and_no_live_request() {
         if seed % 2 == 1 {
             spec.detector = None;
         }
-        assert_eq!(spec.beyond(&PLAIN.info), []);
+        let model = spec.beyond(&PLAIN.info);
+        assert!(model.is_empty() || spec.detector.is_none(), "{model:?}");
         let outcome = simulate(&PLAIN, &spec);
         assert_all(&outcome, &format!("n={n} seed={seed}"));
         let recovered = |record: &&conclave_sim::Record| record.event() == Event::Recover;

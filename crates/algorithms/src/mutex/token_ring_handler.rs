@@ -60,8 +60,8 @@ enum Application {
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     holder: NodeId,
-    /// A node whose application computes, for so long at a time.
-    busy: Option<(NodeId, Duration)>,
+    /// A node whose application computes, for so long at a time, or until it wants in.
+    busy: Option<(NodeId, Option<Duration>)>,
     /// There is no handler: the application receives the token itself.
     polled: bool,
 }
@@ -106,8 +106,9 @@ pub static HANDLER: Entry<TokenHandler> = Entry {
             super::HOLDER,
             Opt {
                 name: "busy",
-                default: "1:1000",
-                help: "a node and for how many T at a time its application computes, or none",
+                default: "1",
+                help: "a node whose application computes, or a node and for how many T at a time, \
+                       such as 1:1000, or none",
             },
         ],
         mutant: None,
@@ -141,20 +142,21 @@ pub static POLLED: Entry<TokenHandler> = Entry {
 impl Config {
     fn new(setup: &Setup, polled: bool) -> Result<Self, Unfit> {
         at_least_two(setup)?;
-        let busy: String = setup.option("busy", "1:1000".to_owned())?;
+        let busy: String = setup.option("busy", "1".to_owned())?;
         let busy = match busy.as_str() {
             "none" => None,
             busy => {
-                let parsed = busy.split_once(':').and_then(|(node, units)| {
-                    Some((node.parse().ok()?, units.parse::<u32>().ok()?))
-                });
+                let parsed = match busy.split_once(':') {
+                    Some((node, units)) => node.parse().ok().zip(units.parse().ok().map(Some)),
+                    None => busy.parse().ok().map(|node| (node, None)),
+                };
                 let Some((node, units)) =
-                    parsed.filter(|&(node, units)| node < setup.n() && units > 0)
+                    parsed.filter(|&(node, units)| node < setup.n() && units != Some(0))
                 else {
-                    let what = "a node and a number of T, such as 1:1000, or none";
+                    let what = "a node, a node and a number of T, such as 1:1000, or none";
                     return Err(Unfit::new(format!("busy={busy} is not {what}")));
                 };
-                Some((NodeId(node), setup.delay * units))
+                Some((NodeId(node), units.map(|units: u32| setup.delay * units)))
             }
         };
         Ok(Self { holder: super::holder(setup)?, busy, polled })
@@ -226,7 +228,9 @@ impl TokenHandler {
     fn turn_to_other_things(&mut self, ctx: &mut Ctx<Self>) {
         self.application = match ctx.config.busy {
             Some((node, span)) if node == ctx.me => {
-                ctx.set_timer(Timer::Computed, span);
+                if let Some(span) = span {
+                    ctx.set_timer(Timer::Computed, span);
+                }
                 Application::Computing
             }
             _ => Application::Idle,
