@@ -315,3 +315,95 @@ fn longest_chain(trace: &Trace, from: usize, to: usize) -> Option<u32> {
     }
     at_node.get(&trace.records[to].node).copied()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Record;
+
+    const ASK: Event = Event::Request(Mark::Asked);
+    const LEAVE: Event = Event::Request(Mark::Left);
+
+    fn enter(token: u64) -> Event {
+        Event::Notice(Mark::Entered { token })
+    }
+
+    fn send(to: u32, serial: u32, owner: Owner, bytes: u32) -> Event {
+        Event::Send { to: NodeId(to), serial, label: 0, owner, bytes, copy: false }
+    }
+
+    fn deliver(from: u32, serial: u32) -> Event {
+        Event::Deliver { from: NodeId(from), serial, label: 0 }
+    }
+
+    /// Of `(when in ms, where, what)`.
+    fn trace(events: &[(u64, u32, Event)]) -> Trace {
+        let record = |&(ms, node, event): &(u64, u32, Event)| {
+            Record::new(Time::from_nanos(ms * 1_000_000), NodeId(node), 0, event)
+        };
+        let (labels, records) = (vec!["Msg".into()], events.iter().map(record).collect());
+        Trace { nodes: 3, records, labels, ..Trace::default() }
+    }
+
+    #[test]
+    fn messages_and_bytes_belong_to_the_entry_they_serve_or_to_nobody() {
+        let own = Owner::Node(NodeId(0));
+        let costs = Costs::of(&trace(&[
+            (0, 2, send(0, 0, Owner::Nobody, 100)),
+            (1, 0, ASK),
+            (1, 0, send(1, 1, own, 70_000)),
+            (2, 1, deliver(0, 1)),
+            (2, 1, send(0, 2, Owner::Next, 10)),
+            (3, 0, deliver(1, 2)),
+            (3, 0, enter(1)),
+            (5, 0, LEAVE),
+            (5, 0, send(1, 3, own, 5)),
+            (5, 1, send(2, 4, Owner::Next, 10)),
+        ]));
+        let [entry] = costs.entries.as_slice() else { panic!("one entry: {costs:?}") };
+        assert_eq!((entry.messages_entry, entry.messages_exit), (2, 1));
+        assert_eq!((costs.messages, costs.overhead), (5, 2));
+        assert_eq!((costs.bytes, costs.overhead_bytes), (70_125, 110));
+        assert_eq!(costs.messages_per_entry(), Some(3.0));
+        assert_eq!(costs.bytes_per_entry(), Some(70_015.0));
+        assert_eq!(costs.waiting().max, Duration::from_millis(2));
+        assert_eq!(costs.turnaround().max, Duration::from_millis(4));
+        assert_eq!(costs.by_label, BTreeMap::from([("Msg".to_owned(), 5)]));
+    }
+
+    #[test]
+    fn a_hand_over_is_to_somebody_who_waited() {
+        let own = Owner::Node(NodeId(1));
+        let events = [
+            (0, 0, ASK),
+            (0, 0, enter(1)),
+            (1, 1, ASK),
+            (1, 1, send(0, 0, own, 0)),
+            (2, 0, deliver(1, 0)),
+            (5, 0, LEAVE),
+            (5, 0, send(1, 1, own, 0)),
+            (6, 1, deliver(0, 1)),
+            (6, 1, enter(2)),
+            (7, 1, LEAVE),
+            (8, 2, ASK),
+            (9, 2, enter(3)),
+        ];
+        let trace = trace(&events);
+        let costs = Costs::of(&trace);
+        let [handover] = costs.handovers.as_slice() else { panic!("one hand-over: {costs:?}") };
+        assert_eq!((handover.from, handover.to), (NodeId(0), NodeId(1)));
+        assert_eq!(handover.delay, Duration::from_millis(1));
+        assert_eq!(costs.handover_hops(&trace, handover), Some(1));
+        assert_eq!(costs.entry_hops(&trace, &costs.entries[1]), Some(2));
+        assert_eq!(costs.fairness(), Some(1.0));
+    }
+
+    #[test]
+    fn a_request_that_came_late_has_waited_since_it_was_due() {
+        let mut trace = trace(&[(4, 0, ASK), (5, 0, enter(1)), (7, 0, LEAVE)]);
+        trace.records.change(0, |asked| asked.overdue(Time::from_nanos(1_000_000)));
+        let costs = Costs::of(&trace);
+        assert_eq!(costs.waiting().max, Duration::from_millis(4));
+        assert_eq!(costs.turnaround().max, Duration::from_millis(6));
+    }
+}

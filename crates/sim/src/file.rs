@@ -228,3 +228,19 @@ pub fn replay(file: &TraceFile, again: &Outcome) -> Replay {
     let at = |events: &[FileEvent]| events.get(same).cloned().map(Box::new);
     Replay::Differs { event: same, recorded: at(&file.events), replayed: at(&fresh) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_no_version_or_a_later_one_are_refused() {
+        let parse = |version: u32| {
+            let text = format!("{{\"format\":\"conclave-trace\",\"version\":{version}}}");
+            TraceFile::parse(&text).unwrap_err()
+        };
+        assert!(matches!(parse(0), TraceError::NoVersion));
+        assert!(matches!(parse(VERSION), TraceError::Corrupt(_)));
+        assert!(matches!(parse(VERSION + 1), TraceError::FutureVersion(_)));
+    }
+}

@@ -301,3 +301,139 @@ impl RunSpec {
         beyond
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use conclave_protocol::Model;
+
+    use super::*;
+
+    const T: Duration = Duration::from_millis(1);
+
+    fn info(model: Model) -> Info {
+        Info {
+            id: "mutex/made-up",
+            title: "",
+            summary: "",
+            source: "",
+            text: "",
+            model,
+            holds: &[],
+            fails: &[],
+            options: &[],
+            mutant: None,
+        }
+    }
+
+    fn spec(model: Model) -> RunSpec {
+        RunSpec::new(&info(model), Setup::new(Topology::complete(3)))
+    }
+
+    /// How a run with the given change goes beyond the model.
+    fn beyond(model: Model, change: impl FnOnce(&mut RunSpec)) -> String {
+        let mut spec = spec(model);
+        assert_eq!(spec.beyond(&info(model)), []);
+        change(&mut spec);
+        let beyond: Vec<String> = spec.beyond(&info(model)).into_iter().map(|it| it.0).collect();
+        beyond.join("; ")
+    }
+
+    fn at(t: u32) -> Time {
+        Time::ZERO + T * t
+    }
+
+    const SYNCHRONOUS: Model = Model {
+        timing: Timing::Synchronous,
+        crashes: Crashes::Recover,
+        detector: Detector::Perfect,
+        ..Model::FIFO
+    };
+
+    #[test]
+    fn a_model_says_what_channels_and_delays_may_do() {
+        let reorder = |spec: &mut RunSpec| spec.channels = Channels::Reliable;
+        assert!(beyond(Model::FIFO, reorder).contains("overtake"));
+        assert!(beyond(Model::FIFO, |spec| spec.faults.loss = 1).contains("lost"));
+        let repaired = |spec: &mut RunSpec| (spec.faults.loss, spec.reliable) = (1, true);
+        assert_eq!(beyond(Model::FIFO, repaired), "");
+        let slow = |spec: &mut RunSpec| spec.delays = Delay::Constant(T * 2).into();
+        assert_eq!(beyond(Model::FIFO, slow), "");
+        assert!(beyond(SYNCHRONOUS, slow).contains("longer than the 1ms"));
+        assert_eq!(beyond(Model::FIFO, |spec| spec.faults.skew = 5), "");
+        assert!(beyond(SYNCHRONOUS, |spec| spec.faults.skew = 5).contains("clocks"));
+    }
+
+    #[test]
+    fn a_detector_has_to_keep_its_word() {
+        let p = NodeId;
+        let with = |model, action| {
+            beyond(model, |spec| spec.faults = spec.faults.clone().with(at(5), action))
+        };
+        assert_eq!(with(SYNCHRONOUS, Action::Crash(p(1))), "");
+        assert!(with(Model::FIFO, Action::Crash(p(1))).contains("no crashes"));
+        let suspect = Action::Suspect { node: p(0), peer: p(1) };
+        let trust = Action::Trust { node: p(0), peer: p(1) };
+        assert!(with(SYNCHRONOUS, suspect.clone()).contains("no wrong suspicions"));
+        assert_eq!(with(SYNCHRONOUS, trust.clone()), "");
+        let crashed = |spec: &mut RunSpec| {
+            spec.faults = Faults::none().with(at(3), Action::Crash(p(1)));
+        };
+        let after = |action| {
+            beyond(SYNCHRONOUS, |spec| {
+                crashed(spec);
+                spec.faults = spec.faults.clone().with(at(5), action);
+            })
+        };
+        assert_eq!(after(suspect), "");
+        assert!(after(trust).contains("no trust in nodes that are down"));
+        let off = |spec: &mut RunSpec| spec.detector = None;
+        assert_eq!(beyond(SYNCHRONOUS, off), "");
+        let silent = |spec: &mut RunSpec| {
+            crashed(spec);
+            off(spec);
+        };
+        assert!(beyond(SYNCHRONOUS, silent).contains("no failure detector says so"));
+        let late = |spec: &mut RunSpec| {
+            crashed(spec);
+            spec.detector = Some(T * 3);
+        };
+        assert!(beyond(SYNCHRONOUS, late).contains("it relies on 2ms"));
+    }
+
+    #[test]
+    fn a_pause_has_to_end() {
+        let pause = |spec: &mut RunSpec| {
+            spec.faults = Faults::none().with(at(3), Action::Pause(NodeId(1)));
+        };
+        assert!(beyond(Model::FIFO, pause).contains("no pause without end"));
+        let short = |spec: &mut RunSpec| {
+            pause(spec);
+            spec.faults = spec.faults.clone().with(at(5), Action::Resume(NodeId(1)));
+        };
+        assert_eq!(beyond(Model::FIFO, short), "");
+        assert!(beyond(SYNCHRONOUS, short).contains("being synchronous"));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let refused = |change: fn(&mut RunSpec)| {
+            let mut spec = spec(Model::FIFO);
+            assert_eq!(spec.validate(&info(Model::FIFO)), Ok(()));
+            change(&mut spec);
+            spec.validate(&info(Model::FIFO)).unwrap_err().to_string()
+        };
+        let empty = |spec: &mut RunSpec| spec.setup.topology = Topology::complete(0);
+        assert_eq!(refused(empty), "a system has 1 to 1048576 nodes, not 0");
+        let huge = |spec: &mut RunSpec| spec.setup.topology = Topology::complete(1 << 21);
+        assert!(refused(huge).contains("not 2097152"));
+        assert!(refused(|spec| spec.faults.skew = 1_000_000).contains("less than a million"));
+        let backwards = |spec: &mut RunSpec| spec.delays = Delay::Uniform(T * 2, T).into();
+        assert!(refused(backwards).contains("the delay cannot be between 2ms and 1ms"));
+        let hold = |spec: &mut RunSpec| spec.workload.hold = Spread::between(T * 2, T);
+        assert!(refused(hold).contains("the time inside"));
+        let stranger = |spec: &mut RunSpec| {
+            spec.faults = Faults::none().with(at(1), Action::Crash(NodeId(3)));
+        };
+        assert!(refused(stranger).contains("p3"));
+    }
+}

@@ -8,6 +8,9 @@ use crate::environment::{Environment, Local, Outside, Pending, json, skewed};
 use crate::workload::Agenda;
 use crate::{Action, Class, Event, Faults, Owner, Record, Rng, RunSpec, SpecError, Trace, Tracing};
 
+#[cfg(test)]
+mod tests;
+
 /// Runs an algorithm of the catalogue as specified.
 pub fn run<P, C>(entry: &Entry<P>, spec: &RunSpec) -> Result<Outcome, SpecError>
 where

@@ -1,0 +1,214 @@
+//! Runs of an algorithm that is none: p0 grants whatever it is asked for, at once.
+
+use std::time::Duration;
+
+use conclave_protocol::{
+    Charge, Client, Ctx, Entry, Info, Mark, Marked, Model, Never, NodeId, Protocol, Setup, Time,
+    Topology,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::*;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct Generous;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+enum Request {
+    Acquire,
+    Release,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct Granted;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+enum Msg {
+    Ask,
+    Grant,
+}
+
+impl Marked for Request {
+    fn mark(&self) -> Mark {
+        if *self == Self::Acquire { Mark::Asked } else { Mark::Left }
+    }
+}
+
+impl Marked for Granted {
+    fn mark(&self) -> Mark {
+        Mark::Entered { token: 1 }
+    }
+}
+
+impl Protocol for Generous {
+    type Config = ();
+    type Request = Request;
+    type Notice = Granted;
+    type Msg = Msg;
+    type Timer = Never;
+    type Stable = Never;
+
+    fn start(_: Option<Never>, _: &mut Ctx<Self>) -> Self {
+        Self
+    }
+
+    fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
+        if request == Request::Acquire {
+            ctx.send(NodeId(0), Msg::Ask);
+        }
+    }
+
+    fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
+        match msg {
+            Msg::Ask => ctx.send(from, Msg::Grant),
+            Msg::Grant => ctx.notify(Granted),
+        }
+    }
+
+    fn charge(msg: &Msg, _: NodeId, _: NodeId) -> Charge {
+        if *msg == Msg::Ask { Charge::Sender } else { Charge::Receiver }
+    }
+}
+
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+enum User {
+    #[default]
+    Out,
+    Waiting,
+    Inside,
+}
+
+impl<P: Protocol<Request = Request, Notice = Granted>> Client<P> for User {
+    fn requests(&self) -> impl IntoIterator<Item = Request> {
+        match self {
+            Self::Out => Some(Request::Acquire),
+            Self::Waiting => None,
+            Self::Inside => Some(Request::Release),
+        }
+    }
+
+    fn on_request(&mut self, request: &Request) {
+        *self = if *request == Request::Acquire { Self::Waiting } else { Self::Out };
+    }
+
+    fn on_notice(&mut self, _: &Granted) {
+        *self = Self::Inside;
+    }
+}
+
+static ENTRY: Entry<Generous> = Entry {
+    info: Info {
+        id: "mutex/generous",
+        title: "",
+        summary: "",
+        source: "",
+        text: "",
+        model: Model::FIFO,
+        holds: &[],
+        fails: &[],
+        options: &[],
+        mutant: None,
+    },
+    config: |_| Ok(()),
+    clients: |_, n| 1..n,
+};
+
+const T: Duration = Duration::from_millis(1);
+
+fn at(t: u32) -> Time {
+    Time::ZERO + T * t
+}
+
+/// p1 asks at 0 in a system of three.
+fn spec(faults: Faults) -> RunSpec {
+    let mut spec = RunSpec::new(&ENTRY.info, Setup::new(Topology::complete(3)));
+    spec.workload = Workload::burst([NodeId(1)], T);
+    spec.faults = faults;
+    spec
+}
+
+fn simulate(spec: &RunSpec) -> Outcome {
+    run::<Generous, User>(&ENTRY, spec).unwrap()
+}
+
+/// When an event that satisfies the condition happens at `node`.
+fn when(outcome: &Outcome, node: u32, what: impl Fn(Event) -> bool) -> Vec<Time> {
+    let here = outcome.trace.records.iter().filter(|record| record.node == NodeId(node));
+    here.filter(|record| what(record.event())).map(|record| record.at).collect()
+}
+
+#[test]
+fn what_a_paused_node_is_told_waits_until_it_goes_on() {
+    let (node, peer, sponsor) = (NodeId(0), NodeId(2), NodeId(1));
+    let told = [
+        (Action::Suspect { node, peer }, Event::Suspect(peer)),
+        (Action::Trust { node, peer }, Event::Restore(peer)),
+        (Action::Join { node, sponsor }, Event::Join(sponsor)),
+        (Action::Leave(node), Event::Leave),
+    ];
+    for (action, event) in told {
+        let faults = Faults::none()
+            .with(at(1), Action::Pause(node))
+            .with(at(3), action)
+            .with(at(9), Action::Resume(node));
+        let outcome = simulate(&spec(faults));
+        assert_eq!(when(&outcome, 0, |it| it == event), [at(9)]);
+        assert_eq!(when(&outcome, 0, |it| matches!(it, Event::Deliver { .. })), [at(9)]);
+        assert_eq!(outcome.stats.entered, 1);
+    }
+}
+
+#[test]
+fn a_crash_ends_a_pause_and_loses_what_waited() {
+    let faults = Faults::none()
+        .with(at(0), Action::Pause(NodeId(0)))
+        .with(at(5), Action::Crash(NodeId(0)))
+        .with(at(6), Action::Recover(NodeId(0)));
+    let mut spec = spec(faults);
+    let Arrivals::Plan(asks) = &mut spec.workload.arrivals else { unreachable!("a plan") };
+    asks.push(Ask { node: NodeId(2), at: at(6), hold: None });
+    let outcome = simulate(&spec);
+    // p1's question is lost with the crash; p2's is answered by the node that has come back.
+    assert_eq!(when(&outcome, 1, |it| matches!(it, Event::Lose { .. })), [at(5)]);
+    assert_eq!(outcome.stats.lost, 1);
+    assert_eq!(outcome.stats.sent, outcome.stats.delivered + outcome.stats.lost);
+    assert_eq!(when(&outcome, 2, |it| matches!(it, Event::Notice(_))), [at(8)]);
+}
+
+#[test]
+fn an_open_loop_counts_the_time_before_the_node_could_ask() {
+    let mut spec = spec(Faults::none());
+    spec.workload = Workload {
+        arrivals: Arrivals::Open { clients: 1..2, rounds: Some(100), every: T },
+        hold: Spread::exactly(T * 10),
+    };
+    let costs = Costs::of(&simulate(&spec).trace);
+    // One a millisecond comes, and each takes twelve.
+    assert!(costs.waiting().max > T * 900, "{:?}", costs.waiting());
+    assert!(costs.entries.iter().all(|entry| entry.due <= entry.asked));
+    assert!(costs.entries.is_sorted_by_key(|entry| entry.due));
+}
+
+#[test]
+fn resends_are_nobodys() {
+    for seed in 0..50 {
+        let mut spec = spec(Faults { loss: 300_000, ..Faults::none() });
+        (spec.reliable, spec.seed) = (true, seed);
+        let outcome = simulate(&spec);
+        let costs = Costs::of(&outcome.trace);
+        let [entry] = costs.entries.as_slice() else { panic!("one entry") };
+        assert_eq!(entry.messages_entry + entry.messages_exit, 2, "seed {seed}");
+        assert_eq!(outcome.stats.entered, 1);
+    }
+}
+
+#[test]
+fn a_partition_leaves_its_groups_in_the_trace() {
+    let groups = vec![vec![NodeId(1), NodeId(2)]];
+    let apart = Faults::none().with(at(1), Action::Partition(groups));
+    let split = simulate(&spec(apart.clone())).trace;
+    let group = |node| split.group_at_end(NodeId(node));
+    assert!(group(1) == group(2) && group(0) != group(1));
+    let whole = simulate(&spec(apart.with(at(2), Action::Heal))).trace;
+    assert_eq!(whole.group_at_end(NodeId(0)), whole.group_at_end(NodeId(1)));
+}
