@@ -111,6 +111,12 @@ pub fn alone(
         Some(Fit { row, params: params.clone(), about })
     };
     let here = |scenario: &str| of(info.id, scenario, About::Lone);
+    // A replica need not send itself anything.
+    let replicas = setup.option("coordinators", setup.n() / 2).unwrap_or(0);
+    let replicated = info.options.iter().any(|option| option.name == "coordinators");
+    if replicated && requester.0 < replicas {
+        return None;
+    }
     if serial {
         return here("idle-serial-medium");
     }
