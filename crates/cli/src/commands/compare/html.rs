@@ -22,7 +22,7 @@ p.about, ul.notes, ol.notes { color: var(--dim); }
 table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .6rem; text-align: right; border-bottom: 1px solid var(--rule); }
 th { vertical-align: bottom; background: var(--soft); }
-th.word, td.word { text-align: left; }
+th.word, td.word { text-align: left; } td.word:first-child { white-space: nowrap; }
 tbody tr:hover { background: var(--soft); }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 520px), 1fr));
   gap: 1.5rem; }
@@ -62,7 +62,8 @@ pub(super) fn page(comparison: &Comparison) -> String {
     if !drawn.is_empty() {
         page.push_str(
             "<h2>Over the number of nodes</h2>\n<p class=\"about\">Thin: measured. Broad: \
-                       theory.</p>\n<div class=\"plots\">\n",
+                       theory. A name with +n stands for n more that end at the same height; \
+                       the tables have them all.</p>\n<div class=\"plots\">\n",
         );
         page.extend(drawn);
         page.push_str("</div>\n");

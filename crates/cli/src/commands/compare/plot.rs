@@ -25,7 +25,7 @@ pub(super) struct Line {
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 380.0;
 const LEFT: f64 = 60.0;
-const RIGHT: f64 = 160.0;
+const RIGHT: f64 = 230.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 44.0;
 /// How many colours the page has; then dashes vary.
@@ -96,30 +96,45 @@ impl Plot {
         Some(svg)
     }
 
-    /// How high each label stands: at the end of its line, but clear of the others.
-    fn labels(&self, vertical: &Axis) -> Vec<f64> {
+    /// The labels, of every line that has one: how high it stands, and what it says. Lines that end
+    /// at about the same height share one, which counts them.
+    fn labels(&self, vertical: &Axis) -> Vec<Option<(f64, String)>> {
         let ends = self.lines.iter().map(|line| {
             let end = line.measured.iter().rev().find(|(_, y)| !self.log || *y > 0.0);
             end.map_or(HEIGHT - BOTTOM, |&(_, y)| vertical.at(y))
         });
         let mut order: Vec<(usize, f64)> = ends.enumerate().collect();
         order.sort_by(|(_, a), (_, b)| a.total_cmp(b));
-        let room = (HEIGHT - TOP - 4.0) / (order.len().max(1) as f64);
-        let distance = LABEL.min(room);
-        let mut heights = vec![0.0; order.len()];
-        let mut next = TOP;
-        for (k, &(i, y)) in order.iter().enumerate() {
-            // Leave room for those that follow.
-            let latest = HEIGHT - 4.0 - distance * (order.len() - 1 - k) as f64;
-            heights[i] = y.max(next).min(latest);
-            next = heights[i] + distance;
+        let mut labels = vec![None; order.len()];
+        for together in order.chunk_by(|(_, a), (_, b)| b - a < LABEL / 4.0) {
+            let (i, y) = together[0];
+            let others = match together.len() {
+                1 => String::new(),
+                some => format!(" +{}", some - 1),
+            };
+            labels[i] = Some((y, format!("{}{others}", self.lines[i].name)));
         }
-        heights
+        let mut next = TOP;
+        let mut left = labels.iter().flatten().count();
+        for &(i, _) in &order {
+            let Some((y, _)) = &mut labels[i] else { continue };
+            left -= 1;
+            // Leave room for those that follow.
+            *y = y.min(HEIGHT - 4.0 - LABEL * left as f64).max(next);
+            next = *y + LABEL;
+        }
+        labels
     }
 }
 
 impl Line {
-    fn draw(&self, measured: &[(f64, f64)], theory: &[(f64, f64)], label: f64, svg: &mut String) {
+    fn draw(
+        &self,
+        measured: &[(f64, f64)],
+        theory: &[(f64, f64)],
+        label: Option<(f64, String)>,
+        svg: &mut String,
+    ) {
         let path = |points: &[(f64, f64)]| {
             let points: Vec<String> =
                 points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
@@ -139,15 +154,16 @@ impl Line {
             for (x, y) in measured {
                 let _ = write!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\"/>");
             }
-            let end = WIDTH - RIGHT + 14.0;
-            let _ = write!(
-                svg,
-                "<polyline class=\"leader\" points=\"{x:.1},{y:.1} {:.1},{label:.1}\"/>\
-                 <text x=\"{end:.1}\" y=\"{:.1}\">{}</text>",
-                end - 2.0,
-                label + 3.0,
-                self.name,
-            );
+            if let Some((height, text)) = label {
+                let end = WIDTH - RIGHT + 14.0;
+                let _ = write!(
+                    svg,
+                    "<polyline class=\"leader\" points=\"{x:.1},{y:.1} {:.1},{height:.1}\"/>\
+                     <text x=\"{end:.1}\" y=\"{:.1}\">{text}</text>",
+                    end - 2.0,
+                    height + 3.0,
+                );
+            }
         }
         svg.push_str("</g>\n");
     }
