@@ -1,3 +1,5 @@
+use std::fmt;
+
 use conclave_protocol::{NodeId, Time};
 use serde::{Deserialize, Serialize};
 
@@ -140,6 +142,26 @@ impl Action {
             Self::Suspect { node, peer } | Self::Trust { node, peer } => vec![*node, *peer],
             Self::Join { node, sponsor } => vec![*node, *sponsor],
             Self::Heal | Self::Lose { .. } => Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Crash(node) => write!(f, "{node} crashes"),
+            Self::Recover(node) => write!(f, "{node} recovers"),
+            Self::RecoverEmpty(node) => write!(f, "{node} recovers having forgotten everything"),
+            Self::Reset(node) => write!(f, "{node} forgets everything"),
+            Self::Pause(node) => write!(f, "{node} pauses"),
+            Self::Resume(node) => write!(f, "{node} goes on"),
+            Self::Partition(_) => f.write_str("the network falls apart"),
+            Self::Heal => f.write_str("the network is whole again"),
+            Self::Suspect { node, peer } => write!(f, "{node} suspects {peer}"),
+            Self::Trust { node, peer } => write!(f, "{node} trusts {peer}"),
+            Self::Lose { label } => write!(f, "a {label} is lost"),
+            Self::Join { node, sponsor } => write!(f, "{node} joins through {sponsor}"),
+            Self::Leave(node) => write!(f, "{node} leaves the group"),
         }
     }
 }

@@ -6,7 +6,7 @@ use conclave_protocol::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Action, Arrivals, Delay, Delays, Faults, Spread, Workload};
+use crate::{Action, Arrivals, Delay, Delays, Faults, Happening, Spread, Workload};
 
 /// Everything a run depends on: the same specification gives the same run, event by event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -294,8 +294,8 @@ impl RunSpec {
                 _ => None,
             };
             if let Some(excess) = excess {
-                let action = format!("{:?}", happening.action);
-                note(format!("{action} at {:?}, and it allows for {excess}", happening.at));
+                let Happening { at, action } = happening;
+                note(format!("{action} at {at:?}, and it allows for {excess}"));
             }
         }
         beyond

@@ -127,7 +127,11 @@ fn units(setup: &Setup) -> Result<u32, Unfit> {
     if (1..n).contains(&units) {
         return Ok(units);
     }
-    Err(Unfit::new(format!("units={units}, but {n} nodes can share 1 to {} units", n - 1)))
+    Err(Unfit::new(match n {
+        1 => "one node has nobody to share units with; two or more have".to_owned(),
+        2 => format!("units={units}, but two nodes can share only one: --set units=1"),
+        _ => format!("units={units}, but {n} nodes can share 1 to {} units", n - 1),
+    }))
 }
 
 impl Protocol for RaymondK {

@@ -52,10 +52,13 @@ pub(super) fn page(comparison: &Comparison) -> String {
     let _ = writeln!(
         page,
         "<p class=\"about\">Every message takes one unit of time T. Under load, everybody asks \
-         again as soon as it has left, and stays inside for {} T; means over {} runs. Signs: \
+         again as soon as it has left, and stays inside for {} T; {} per algorithm. Signs: \
          {}.</p>",
         comparison.stay,
-        comparison.seeds,
+        match comparison.seeds {
+            1 => "one run".to_owned(),
+            seeds => format!("means over {seeds} runs"),
+        },
         escape(&claims::legend()),
     );
     let drawn: Vec<String> = plots(comparison).iter().filter_map(figure).collect();
