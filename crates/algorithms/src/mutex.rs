@@ -17,7 +17,6 @@ pub mod raymond_k;
 pub mod raymond_tree;
 pub mod replicated_coordinator;
 pub mod ricart_agrawala;
-pub mod ricart_agrawala_fd;
 pub mod ricart_agrawala_membership;
 pub mod ricart_agrawala_queued;
 pub mod ricart_agrawala_token;

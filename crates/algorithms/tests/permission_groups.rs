@@ -2,9 +2,9 @@
 
 mod support;
 
+use conclave_algorithms::mutex::ricart_agrawala::FD;
 use conclave_algorithms::mutex::{
-    ricart_agrawala_fd as fd, ricart_agrawala_membership as membership,
-    ricart_agrawala_queued as queued,
+    ricart_agrawala_membership as membership, ricart_agrawala_queued as queued,
 };
 use conclave_protocol::{Channels, Mark, NodeId, Property, Setup, Time, Topology};
 use conclave_sim::{Action, End, Event, JudgeLimits, Outcome, Rng, RunSpec, judge};
@@ -93,13 +93,13 @@ fn with_a_perfect_detector_crashes_do_no_harm() {
     let mut crashes = 0;
     for seed in 0..240 {
         let n = 2 + (seed % 8) as u32;
-        let mut spec = random_spec(&fd::PLAIN, setup(n), seed);
+        let mut spec = random_spec(&FD, setup(n), seed);
         let span = 5 + (seed % 40) as u32;
-        spec.faults = random_crashes(&fd::PLAIN, n, NodeId(0), span, &mut Rng::new(seed));
+        spec.faults = random_crashes(&FD, n, NodeId(0), span, &mut Rng::new(seed));
         crashes += spec.faults.plan.len();
-        assert_eq!(spec.beyond(&fd::PLAIN.info), []);
-        let outcome = simulate(&fd::PLAIN, &spec);
-        for &property in fd::PLAIN.info.holds {
+        assert_eq!(spec.beyond(&FD.info), []);
+        let outcome = simulate(&FD, &spec);
+        for &property in FD.info.holds {
             let verdict = judge(property, &outcome, JudgeLimits { places: 1, patience: T * 100 });
             assert!(verdict.held(), "{property} n={n} seed={seed}: {verdict:?}");
         }
@@ -110,9 +110,9 @@ fn with_a_perfect_detector_crashes_do_no_harm() {
 #[test]
 fn a_node_that_crashed_inside_is_passed_over() {
     let plan = [(0, 0, 1000), (1, 30, 10), (2, 40, 10)];
-    let mut spec = planned(&fd::PLAIN, setup(3), plan);
+    let mut spec = planned(&FD, setup(3), plan);
     spec.faults = spec.faults.with(at(10), Action::Crash(NodeId(0)));
-    let outcome = simulate(&fd::PLAIN, &spec);
+    let outcome = simulate(&FD, &spec);
     assert_eq!(order(&outcome), [0, 1, 2]);
     // The detector takes a round trip.
     assert_eq!(costs(&outcome).entries[1].entered, Some(at(12)));
@@ -120,31 +120,31 @@ fn a_node_that_crashed_inside_is_passed_over() {
 
 #[test]
 fn the_dead_are_not_asked() {
-    let mut spec = planned(&fd::PLAIN, setup(5), [(0, 100, 10)]);
+    let mut spec = planned(&FD, setup(5), [(0, 100, 10)]);
     for node in [3, 4].map(NodeId) {
         spec.faults = spec.faults.with(at(1), Action::Crash(node));
     }
-    let costs = costs(&simulate(&fd::PLAIN, &spec));
+    let costs = costs(&simulate(&FD, &spec));
     assert_eq!((costs.messages, costs.lost), (4, 0), "two live peers");
     // Those that have crashed unnoticed are, in vain.
-    let mut spec = planned(&fd::PLAIN, setup(5), [(0, 11, 10)]);
+    let mut spec = planned(&FD, setup(5), [(0, 11, 10)]);
     for node in [3, 4].map(NodeId) {
         spec.faults = spec.faults.with(at(1), Action::Crash(node));
     }
-    let costs = support::costs(&simulate(&fd::PLAIN, &spec));
+    let costs = support::costs(&simulate(&FD, &spec));
     assert_eq!((costs.messages, costs.lost), (6, 2));
 }
 
 #[test]
 fn one_wrong_suspicion_puts_two_inside() {
-    let mut spec = planned(&fd::PLAIN, setup(3), [(0, 0, 500), (1, 110, 10)]);
+    let mut spec = planned(&FD, setup(3), [(0, 0, 500), (1, 110, 10)]);
     let (node, peer) = (NodeId(1), NodeId(0));
     spec.faults = spec.faults.with(at(10), Action::Suspect { node, peer });
-    let outcome = simulate(&fd::PLAIN, &spec);
+    let outcome = simulate(&FD, &spec);
     assert!(verdict(Property::Exclusion, &outcome, 1).is_violated());
     // Taken back in time, it does no harm.
     spec.faults = spec.faults.with(tenth_before(11), Action::Trust { node, peer });
-    assert!(held(Property::Exclusion, &simulate(&fd::PLAIN, &spec)));
+    assert!(held(Property::Exclusion, &simulate(&FD, &spec)));
 }
 
 fn tenth_before(t: u64) -> Time {

@@ -16,6 +16,15 @@
 //! 4. Release: send `Reply` to **all** deferred nodes. Each needs this node's own reply, which
 //!    nobody else can give; replying to one only leaves the others waiting for ever.
 //!
+//! `mutex/ricart-agrawala-fd` survives crashes: a node that the failure detector suspects counts as
+//! having said yes to everybody. While the detector is perfect that is as safe: a suspected node has
+//! crashed and is not inside, and will not be. A node that crashed inside is thereby passed over;
+//! what it left half done is for the application to repair, and its late writes are for the fencing
+//! token to keep out.
+//!
+//! 5. Suspect j: its reply is not missing any more, nor is ours to it, and it is asked no more.
+//! 6. Trust j: it is asked again from the next request on.
+//!
 //! # Cost
 //!
 //! Always exactly 2(N − 1) messages an entry, contended or not: alone two hops, and nothing on
@@ -25,14 +34,21 @@
 //! Where a message to all is one transmission (`mutex/ricart-agrawala-multicast`), an entry takes N
 //! of them.
 //!
+//! With a failure detector and L nodes alive, the others known to be dead: exactly 2(L − 1) messages
+//! an entry, two hops. A request to a node that is dead and not yet suspected is one message more.
+//!
 //! # Known failures
 //!
 //! A crashed node is silent, and silence reads as a refusal: everybody waits. So does the loss of
 //! one message. Two nodes with the same id can both be the older one.
+//!
+//! With a failure detector, one wrong suspicion puts two inside: p0 is inside, p1 suspects it, asks,
+//! and enters. A crashed node that comes back knows nothing of the requests it has answered; it has
+//! to join anew (`mutex/ricart-agrawala-membership`).
 
 use conclave_protocol::{
-    Charge, Ctx, Entry, Info, Lamport, Model, Mutant, Never, NodeId, NodeSet, Property, Protocol,
-    Stamp,
+    Charge, Crashes, Ctx, Detector, Entry, Info, Lamport, Model, Mutant, Never, NodeId, NodeSet,
+    Property, Protocol, Stamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -45,6 +61,8 @@ pub struct RicartAgrawala {
     phase: Phase,
     /// Nodes that get their reply when we leave.
     deferred: NodeSet,
+    /// Nodes that grant everything, being taken for dead.
+    suspected: NodeSet,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -54,9 +72,11 @@ enum Phase {
     Inside,
 }
 
-/// Which of the rules are spoilt; none, in the sound algorithm.
+/// Which rules there are beside the first four, and which of these are spoilt.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Config {
+    /// Rules 5 and 6.
+    detector: bool,
     /// Rule 4 replies only to the first deferred node.
     notify_one: bool,
     /// Rule 2 takes requests with equal times for each other's juniors.
@@ -109,6 +129,21 @@ pub static MULTICAST: Entry<RicartAgrawala> = Entry {
     ..PLAIN
 };
 
+/// With a perfect failure detector, a crashed node grants everything.
+pub static FD: Entry<RicartAgrawala> = Entry {
+    info: Info {
+        id: "mutex/ricart-agrawala-fd",
+        title: "Ricart–Agrawala with a failure detector",
+        summary: "a crashed node grants everything",
+        source: "Ricart, Agrawala. An optimal algorithm for mutual exclusion in computer \
+                 networks. CACM 24(1), 1981, section on node failures",
+        model: Model { crashes: Crashes::Stop, detector: Detector::Perfect, ..Model::RELIABLE },
+        ..PLAIN.info
+    },
+    config: |_| Ok(Config { detector: true, ..Config::default() }),
+    ..PLAIN
+};
+
 /// Rule 4 replies to one deferred node only.
 pub static NOTIFY_ONE: Entry<RicartAgrawala> = Entry {
     info: Info {
@@ -154,15 +189,26 @@ impl Protocol for RicartAgrawala {
     type Stable = Never;
 
     fn start(_: Option<Never>, _: &mut Ctx<Self>) -> Self {
-        Self { clock: Lamport::default(), phase: Phase::Outside, deferred: NodeSet::new() }
+        Self {
+            clock: Lamport::default(),
+            phase: Phase::Outside,
+            deferred: NodeSet::new(),
+            suspected: NodeSet::new(),
+        }
     }
 
     fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
         match request {
             Request::Acquire => {
                 let asked = self.clock.tick(ctx.me);
-                self.phase = Phase::Waiting { asked, missing: ctx.peer_set() };
-                ctx.broadcast(Msg::Request(asked));
+                let mut missing = ctx.peer_set();
+                if self.suspected.is_empty() {
+                    ctx.broadcast(Msg::Request(asked));
+                } else {
+                    missing = missing.iter().filter(|&j| !self.suspected.contains(j)).collect();
+                    ctx.multicast(missing.iter(), Msg::Request(asked));
+                }
+                self.phase = Phase::Waiting { asked, missing };
                 self.enter_if_all_replied(ctx);
             }
             Request::Release => {
@@ -196,12 +242,21 @@ impl Protocol for RicartAgrawala {
             }
             Msg::Reply(theirs) => {
                 self.clock.observe(theirs);
-                if let Phase::Waiting { missing, .. } = &mut self.phase {
-                    missing.remove(from);
-                    self.enter_if_all_replied(ctx);
-                }
+                self.on_consent(from, ctx);
             }
         }
+    }
+
+    fn on_suspect(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
+        if ctx.config.detector {
+            self.suspected.insert(peer);
+            self.deferred.remove(peer);
+            self.on_consent(peer, ctx);
+        }
+    }
+
+    fn on_restore(&mut self, peer: NodeId, _: &mut Ctx<Self>) {
+        self.suspected.remove(peer);
     }
 
     fn charge(msg: &Msg, _: NodeId, _: NodeId) -> Charge {
@@ -213,6 +268,14 @@ impl Protocol for RicartAgrawala {
 }
 
 impl RicartAgrawala {
+    /// `peer` has said yes, or has crashed.
+    fn on_consent(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
+        if let Phase::Waiting { missing, .. } = &mut self.phase {
+            missing.remove(peer);
+            self.enter_if_all_replied(ctx);
+        }
+    }
+
     fn enter_if_all_replied(&mut self, ctx: &mut Ctx<Self>) {
         if let Phase::Waiting { asked, missing } = &self.phase
             && missing.is_empty()
