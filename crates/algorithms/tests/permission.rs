@@ -8,17 +8,11 @@ use conclave_algorithms::mutex::{
     self, lamport, physical_clock_order as clock, ricart_agrawala as ra,
     ricart_agrawala_queued as queued, ricart_agrawala_token as token, roucairol_carvalho as rc,
 };
-use conclave_protocol::{Channels, Entry, NodeId, Property, Setup, Time, Topology};
+use conclave_protocol::{Channels, Entry, NodeId, Property, Setup, Time};
 use conclave_sim::{Action, Arrivals, Delay, End, Outcome, RunSpec, Spread, Workload};
-use support::{T, at, burst, costs, order, planned, random_spec, simulate, slow, verdict};
-
-fn setup(n: u32) -> Setup {
-    Setup::new(Topology::complete(n))
-}
-
-fn held(property: Property, outcome: &Outcome) -> bool {
-    verdict(property, outcome, 1).held()
-}
+use support::{
+    T, at, burst, complete, costs, held, lose, order, planned, random_spec, simulate, slow, verdict,
+};
 
 /// The messages of the only entry of a run, in all, before leaving and after, and its hops.
 fn sole_entry(outcome: &Outcome) -> (u64, u64, u64, u32) {
@@ -35,7 +29,7 @@ fn alone<P: mutex::Algorithm>(entry: &Entry<P>, setup: Setup, node: u32) -> (u64
 
 /// All ask at once: the messages, and when the first enters. Every hand-over takes one hop.
 fn all_at_once<P: mutex::Algorithm>(entry: &Entry<P>, n: u32) -> (u64, Time) {
-    let outcome = simulate(entry, &burst(entry, setup(n), 0..n, 10));
+    let outcome = simulate(entry, &burst(entry, complete(n), 0..n, 10));
     let costs = costs(&outcome);
     assert_eq!(costs.handovers.len() as u32, n - 1);
     for handover in &costs.handovers {
@@ -53,7 +47,7 @@ fn lamport_always_costs_three_messages_for_each_other_node() {
     for n in SIZES {
         let others = u64::from(n - 1);
         for entry in [&lamport::PLAIN, &lamport::ACK_SUPPRESSION] {
-            assert_eq!(alone(entry, setup(n), 1), (3 * others, 2 * others, others, 2));
+            assert_eq!(alone(entry, complete(n), 1), (3 * others, 2 * others, others, 2));
         }
         assert_eq!(all_at_once(&lamport::PLAIN, n), (3 * u64::from(n) * others, at(2)));
     }
@@ -67,7 +61,7 @@ fn suppression_saves_one_acknowledgement_of_each_pair_and_one_hop() {
     }
     for seed in 0..40 {
         let n = 2 + (seed % 8) as u32;
-        let spec = random_spec(&lamport::ACK_SUPPRESSION, setup(n), seed);
+        let spec = random_spec(&lamport::ACK_SUPPRESSION, complete(n), seed);
         let costs = costs(&simulate(&lamport::ACK_SUPPRESSION, &spec));
         let (each, others) = (costs.messages, u64::from(n - 1) * costs.entries.len() as u64);
         assert!((2 * others..=3 * others).contains(&each), "{each} of {others}");
@@ -79,10 +73,10 @@ fn ricart_agrawala_always_costs_two_messages_for_each_other_node() {
     for n in SIZES {
         let others = u64::from(n - 1);
         for entry in [&ra::PLAIN, &ra::MULTICAST] {
-            assert_eq!(alone(entry, setup(n), 1), (2 * others, 2 * others, 0, 2));
+            assert_eq!(alone(entry, complete(n), 1), (2 * others, 2 * others, 0, 2));
             assert_eq!(all_at_once(entry, n), (2 * u64::from(n) * others, at(2)));
         }
-        let outcome = simulate(&ra::PLAIN, &random_spec(&ra::PLAIN, setup(n), 7));
+        let outcome = simulate(&ra::PLAIN, &random_spec(&ra::PLAIN, complete(n), 7));
         let costs = costs(&outcome);
         assert!(costs.entries.iter().all(|entry| entry.messages_entry == 2 * others));
     }
@@ -91,7 +85,7 @@ fn ricart_agrawala_always_costs_two_messages_for_each_other_node() {
 #[test]
 fn on_a_medium_that_multicasts_an_entry_is_n_transmissions() {
     for n in SIZES {
-        let outcome = simulate(&ra::MULTICAST, &burst(&ra::MULTICAST, setup(n), [0], 3));
+        let outcome = simulate(&ra::MULTICAST, &burst(&ra::MULTICAST, complete(n), [0], 3));
         assert_eq!(costs(&outcome).transmissions, u64::from(n));
     }
 }
@@ -99,7 +93,7 @@ fn on_a_medium_that_multicasts_an_entry_is_n_transmissions() {
 #[test]
 fn on_a_serial_medium_every_message_takes_its_time() {
     for n in SIZES {
-        let mut spec = burst(&ra::PLAIN, setup(n), [0], 3);
+        let mut spec = burst(&ra::PLAIN, complete(n), [0], 3);
         spec.delays = Delay::Serial(T).into();
         let outcome = simulate(&ra::PLAIN, &spec);
         assert_eq!(costs(&outcome).entries[0].entered, Some(at(2 * u64::from(n - 1))));
@@ -110,10 +104,10 @@ fn on_a_serial_medium_every_message_takes_its_time() {
 fn each_deferral_announced_costs_one_message_more() {
     for n in SIZES {
         let (all, others) = (u64::from(n), u64::from(n - 1));
-        assert_eq!(alone(&queued::PLAIN, setup(n), 1), (2 * others, 2 * others, 0, 2));
+        assert_eq!(alone(&queued::PLAIN, complete(n), 1), (2 * others, 2 * others, 0, 2));
         let total = 2 * all * others + all * others / 2;
         assert_eq!(all_at_once(&queued::PLAIN, n), (total, at(2)));
-        let outcome = simulate(&queued::PLAIN, &random_spec(&queued::PLAIN, setup(n), 5));
+        let outcome = simulate(&queued::PLAIN, &random_spec(&queued::PLAIN, complete(n), 5));
         let costs = costs(&outcome);
         assert!(costs.entries.iter().all(|entry| entry.messages_entry <= 3 * others));
     }
@@ -123,8 +117,8 @@ fn each_deferral_announced_costs_one_message_more() {
 fn a_ticket_costs_one_round_trip_more() {
     for n in SIZES {
         let total = 2 * u64::from(n - 1) + 2;
-        assert_eq!(alone(&clock::PLAIN, setup(n), 1), (total, total, 0, 4));
-        assert_eq!(alone(&clock::PLAIN, setup(n), 0).0, total - 2, "the server's own is free");
+        assert_eq!(alone(&clock::PLAIN, complete(n), 1), (total, total, 0, 4));
+        assert_eq!(alone(&clock::PLAIN, complete(n), 0).0, total - 2, "the server's own is free");
     }
 }
 
@@ -133,13 +127,13 @@ fn roucairol_carvalho_asks_only_for_permissions_that_are_elsewhere() {
     for id in 0..5 {
         let messages = 2 * u64::from(id);
         let hops = if id > 0 { 2 } else { 0 };
-        assert_eq!(alone(&rc::PLAIN, setup(5), id), (messages, messages, 0, hops));
-        let none = setup(5).with("initial", "none");
+        assert_eq!(alone(&rc::PLAIN, complete(5), id), (messages, messages, 0, hops));
+        let none = complete(5).with("initial", "none");
         assert_eq!(alone(&rc::PLAIN, none, id), (8, 8, 0, 2), "they lie with nobody");
     }
     // Once; again; then p4 and p2 in turns.
     let plan = [(4, 0, 10), (4, 100, 10), (2, 200, 10), (4, 300, 10), (2, 400, 10), (4, 500, 10)];
-    let outcome = simulate(&rc::PLAIN, &planned(&rc::PLAIN, setup(5), plan));
+    let outcome = simulate(&rc::PLAIN, &planned(&rc::PLAIN, complete(5), plan));
     let each: Vec<u64> = costs(&outcome).entries.iter().map(|e| e.messages_entry).collect();
     assert_eq!(each, [8, 0, 6, 2, 2, 2], "p2 has asked p0, p1 and p4 first");
     for n in SIZES {
@@ -147,7 +141,7 @@ fn roucairol_carvalho_asks_only_for_permissions_that_are_elsewhere() {
     }
     for seed in 0..40 {
         let n = 2 + (seed % 8) as u32;
-        let outcome = simulate(&rc::PLAIN, &random_spec(&rc::PLAIN, setup(n), seed));
+        let outcome = simulate(&rc::PLAIN, &random_spec(&rc::PLAIN, complete(n), seed));
         let worst = costs(&outcome).entries.iter().map(|e| e.messages_entry).max();
         assert!(worst <= Some(2 * u64::from(n - 1)));
     }
@@ -157,7 +151,7 @@ fn roucairol_carvalho_asks_only_for_permissions_that_are_elsewhere() {
 fn roucairol_carvalho_is_safe_wherever_the_permissions_lie_at_first() {
     for seed in 0..240 {
         let n = 2 + (seed % 8) as u32;
-        let setup = setup(n).with("initial", "none");
+        let setup = complete(n).with("initial", "none");
         let mut spec = random_spec(&rc::PLAIN, setup, seed);
         if seed % 2 == 0 {
             spec.channels = Channels::Reliable;
@@ -172,16 +166,16 @@ fn roucairol_carvalho_is_safe_wherever_the_permissions_lie_at_first() {
 #[test]
 fn with_the_token_an_entry_costs_n_messages_or_none() {
     for n in SIZES {
-        assert_eq!(alone(&token::PLAIN, setup(n), 1), (u64::from(n), u64::from(n), 0, 2));
-        assert_eq!(alone(&token::PLAIN, setup(n), 0), (0, 0, 0, 0));
-        assert_eq!(alone(&token::PLAIN, setup(n).with("holder", 1), 1), (0, 0, 0, 0));
+        assert_eq!(alone(&token::PLAIN, complete(n), 1), (u64::from(n), u64::from(n), 0, 2));
+        assert_eq!(alone(&token::PLAIN, complete(n), 0), (0, 0, 0, 0));
+        assert_eq!(alone(&token::PLAIN, complete(n).with("holder", 1), 1), (0, 0, 0, 0));
         assert_eq!(all_at_once(&token::PLAIN, n), (u64::from(n * (n - 1)), at(0)));
     }
 }
 
 #[test]
 fn the_replay_of_lamport_takes_twelve_messages() {
-    let outcome = simulate(&lamport::PLAIN, &burst(&lamport::PLAIN, setup(3), [0, 2], 5));
+    let outcome = simulate(&lamport::PLAIN, &burst(&lamport::PLAIN, complete(3), [0, 2], 5));
     assert_eq!(order(&outcome), [0, 2]);
     let costs = costs(&outcome);
     assert_eq!(costs.messages, 12);
@@ -194,13 +188,13 @@ fn the_replay_of_ricart_agrawala_takes_eight_messages() {
     // p1 has entered seven times, so that everybody's clock is at 7; then p0 and p2 ask at once.
     let warm_up = (0..7).map(|round| (1, round * 100, 10));
     let plan = warm_up.chain([(0, 1000, 50), (2, 1000, 50)]);
-    let outcome = simulate(&ra::PLAIN, &planned(&ra::PLAIN, setup(3), plan));
+    let outcome = simulate(&ra::PLAIN, &planned(&ra::PLAIN, complete(3), plan));
     assert_eq!(order(&outcome)[7..], [0, 2]);
     let costs = costs(&outcome);
     let replay = &costs.entries[7..];
     assert_eq!(replay.iter().map(|entry| entry.messages_entry).sum::<u64>(), 8);
     assert_eq!(replay[0].token, Some(8 << 20), "p0's stamp is (8, 0)");
-    let fresh = simulate(&ra::PLAIN, &burst(&ra::PLAIN, setup(3), [0, 2], 5));
+    let fresh = simulate(&ra::PLAIN, &burst(&ra::PLAIN, complete(3), [0, 2], 5));
     assert_eq!((order(&fresh), support::costs(&fresh).messages), (vec![0, 2], 8));
 }
 
@@ -208,7 +202,7 @@ fn the_replay_of_ricart_agrawala_takes_eight_messages() {
 fn without_fifo_lamport_lets_an_acknowledgement_overtake_an_older_request() {
     // p0's request to p1 is slow; its acknowledgement of p1's younger request is not.
     for entry in [&lamport::PLAIN, &lamport::ACK_SUPPRESSION] {
-        let mut spec = planned(entry, setup(2), [(0, 0, 300), (1, 5, 300)]);
+        let mut spec = planned(entry, complete(2), [(0, 0, 300), (1, 5, 300)]);
         spec.delays.links = vec![slow(0, 1, 0..1, 100)];
         spec.channels = Channels::Reliable;
         let outcome = simulate(entry, &spec);
@@ -222,7 +216,7 @@ fn without_fifo_lamport_lets_an_acknowledgement_overtake_an_older_request() {
 fn without_fifo_nearly_every_random_run_of_lamport_puts_two_inside() {
     for entry in [&lamport::PLAIN, &lamport::ACK_SUPPRESSION] {
         let broken = (0..50).filter(|&seed| {
-            let mut spec = random_spec(entry, setup(7), seed);
+            let mut spec = random_spec(entry, complete(7), seed);
             spec.channels = Channels::Reliable;
             // All ask at about the same time, and stay inside for longer than a message takes.
             spec.workload = Workload {
@@ -243,7 +237,7 @@ fn without_fifo_nearly_every_random_run_of_lamport_puts_two_inside() {
 
 /// Nobody of `asking` enters when `fault` happens at the very beginning, and nothing moves.
 fn stuck<P: mutex::Algorithm>(entry: &Entry<P>, n: u32, asking: u32, fault: Action) -> bool {
-    let mut spec = planned(entry, setup(n), [(asking, 10, 10)]);
+    let mut spec = planned(entry, complete(n), [(asking, 10, 10)]);
     spec.faults = spec.faults.with(at(0), fault);
     let outcome = simulate(entry, &spec);
     let stuck = order(&outcome).is_empty();
@@ -252,10 +246,6 @@ fn stuck<P: mutex::Algorithm>(entry: &Entry<P>, n: u32, asking: u32, fault: Acti
         assert!(verdict(Property::NoDeadlock, &outcome, 1).is_violated());
     }
     stuck
-}
-
-fn lose(label: &str) -> Action {
-    Action::Lose { label: label.to_owned() }
 }
 
 #[test]
@@ -278,7 +268,7 @@ fn any_crash_stops_everybody_who_needs_the_permission_of_all() {
 
 /// p0 enters and crashes inside; p1 and p2 wait for ever.
 fn crash_inside_blocks<P: mutex::Algorithm>(entry: &Entry<P>) {
-    let mut spec = planned(entry, setup(3), [(0, 0, 1000), (1, 100, 10), (2, 110, 10)]);
+    let mut spec = planned(entry, complete(3), [(0, 0, 1000), (1, 100, 10), (2, 110, 10)]);
     spec.faults = spec.faults.with(at(50), Action::Crash(NodeId(0)));
     let outcome = simulate(entry, &spec);
     assert_eq!((order(&outcome), outcome.end), (vec![0], End::Quiet), "{}", entry.info.id);
@@ -309,7 +299,7 @@ fn the_loss_of_one_message_stops_who_waits_for_it() {
     assert!(stuck(&token::PLAIN, 3, 1, lose("Request")));
     assert!(!stuck(&token::PLAIN, 3, 0, lose("Request")));
     // The loss of a release stops everybody else.
-    let mut spec = planned(&lamport::PLAIN, setup(3), [(0, 0, 10), (1, 100, 10), (2, 100, 10)]);
+    let mut spec = planned(&lamport::PLAIN, complete(3), [(0, 0, 10), (1, 100, 10), (2, 100, 10)]);
     spec.faults = spec.faults.with(at(0), lose("Rel"));
     let outcome = simulate(&lamport::PLAIN, &spec);
     assert_eq!((order(&outcome), outcome.end), (vec![0], End::Quiet));
@@ -318,7 +308,7 @@ fn the_loss_of_one_message_stops_who_waits_for_it() {
 #[test]
 fn a_lost_token_stops_everybody() {
     let plan = (0..4).map(|node| (node, 10 * node, 50));
-    let mut spec = planned(&token::PLAIN, setup(4), plan);
+    let mut spec = planned(&token::PLAIN, complete(4), plan);
     spec.faults = spec.faults.with(at(0), lose("Token"));
     let outcome = simulate(&token::PLAIN, &spec);
     assert_eq!((order(&outcome), outcome.end), (vec![0], End::Quiet));
@@ -327,12 +317,12 @@ fn a_lost_token_stops_everybody() {
 #[test]
 fn replying_to_one_is_enough_for_two_nodes_and_too_little_for_three() {
     for seed in 0..60 {
-        let outcome = simulate(&ra::NOTIFY_ONE, &random_spec(&ra::NOTIFY_ONE, setup(2), seed));
+        let outcome = simulate(&ra::NOTIFY_ONE, &random_spec(&ra::NOTIFY_ONE, complete(2), seed));
         assert!(held(Property::NoStarvation, &outcome), "seed={seed}");
     }
     for n in 3..=9 {
         // p1 gets p0's only reply; p2, which gets p1's, lacks p0's.
-        let outcome = simulate(&ra::NOTIFY_ONE, &burst(&ra::NOTIFY_ONE, setup(n), 0..n, 5));
+        let outcome = simulate(&ra::NOTIFY_ONE, &burst(&ra::NOTIFY_ONE, complete(n), 0..n, 5));
         assert_eq!((order(&outcome), outcome.end), (vec![0, 1], End::Quiet));
         assert!(verdict(Property::NoDeadlock, &outcome, 1).is_violated());
     }
@@ -342,7 +332,7 @@ fn replying_to_one_is_enough_for_two_nodes_and_too_little_for_three() {
 /// p2 has heard of p1, and asks once more.
 fn word_by_way_of_p2<P: mutex::Algorithm>(entry: &Entry<P>) -> Outcome {
     let plan = [(2, 0, 10), (1, 100, 10), (0, 110, 10), (0, 150, 10)];
-    let mut spec = planned(entry, setup(3), plan);
+    let mut spec = planned(entry, complete(3), plan);
     spec.delays.links = vec![slow(1, 0, 100..101, 200)];
     simulate(entry, &spec)
 }
@@ -366,7 +356,7 @@ fn who_has_all_permissions_enters_ahead_of_a_request_it_could_know_of() {
 
 /// p1 asks, its word to p0 being slow; p2 hears of it and asks too.
 fn slow_to_p0<P: mutex::Algorithm>(entry: &Entry<P>) -> Outcome {
-    let mut spec = planned(entry, setup(3), [(1, 0, 10), (2, 20, 10)]);
+    let mut spec = planned(entry, complete(3), [(1, 0, 10), (2, 20, 10)]);
     spec.delays.links = vec![slow(1, 0, 0..1, 200)];
     simulate(entry, &spec)
 }
@@ -385,7 +375,7 @@ fn the_token_goes_to_whose_request_arrives_first() {
 fn a_younger_request_may_be_granted_before_an_older_one_where_permissions_are_kept() {
     // p1's request, stamped 1, is under way while p0 enters three times, asking nobody.
     let plan = [(1, 0, 10), (0, 10, 10), (0, 30, 10), (0, 50, 10)];
-    let mut spec = planned(&rc::PLAIN, setup(2), plan);
+    let mut spec = planned(&rc::PLAIN, complete(2), plan);
     spec.delays.links = vec![slow(1, 0, 0..1, 200)];
     let outcome = simulate(&rc::PLAIN, &spec);
     assert_eq!(order(&outcome), [0, 0, 0, 1]);
@@ -395,7 +385,7 @@ fn a_younger_request_may_be_granted_before_an_older_one_where_permissions_are_ke
 /// p0's first request reaches p1 late: after p1 has heard of p2's. p1's reply is the first that p0
 /// hears after p2 has asked; p0 then asks again.
 fn told_by_a_reply<P: mutex::Algorithm>(entry: &Entry<P>, channels: Channels) -> RunSpec {
-    let mut spec = planned(entry, setup(3), [(0, 0, 10), (2, 15, 10), (0, 80, 10)]);
+    let mut spec = planned(entry, complete(3), [(0, 0, 10), (2, 15, 10), (0, 80, 10)]);
     spec.delays.links = vec![slow(0, 1, 0..1, 50), slow(2, 0, 12..18, 200)];
     spec.channels = channels;
     spec
@@ -415,7 +405,7 @@ fn a_reply_carries_the_clock_so_that_what_it_tells_of_comes_first() {
 
 /// p1 is handed the first ticket, which is slow, and p2 the second; p0's reply to p2 is slow too.
 fn slow_ticket(entry: &Entry<clock::PhysicalClockOrder>) -> Outcome {
-    let mut spec = planned(entry, setup(3), [(1, 0, 300), (2, 5, 300)]);
+    let mut spec = planned(entry, complete(3), [(1, 0, 300), (2, 5, 300)]);
     spec.delays.links = vec![slow(0, 1, 10..11, 100), slow(0, 2, 30..40, 200)];
     simulate(entry, &spec)
 }
@@ -432,7 +422,7 @@ fn who_waits_for_a_ticket_must_not_reply_yet() {
 #[test]
 fn tickets_are_in_the_order_in_which_the_server_answers() {
     // p1 asks first, but its question is slow.
-    let mut spec = planned(&clock::PLAIN, setup(3), [(1, 0, 50), (2, 5, 50)]);
+    let mut spec = planned(&clock::PLAIN, complete(3), [(1, 0, 50), (2, 5, 50)]);
     spec.delays.links = vec![slow(1, 0, 0..1, 30)];
     let outcome = simulate(&clock::PLAIN, &spec);
     assert_eq!(order(&outcome), [2, 1]);

@@ -6,19 +6,12 @@ use conclave_algorithms::mutex::ricart_agrawala::FD;
 use conclave_algorithms::mutex::{
     ricart_agrawala_membership as membership, ricart_agrawala_queued as queued,
 };
-use conclave_protocol::{Channels, Mark, NodeId, Property, Setup, Time, Topology};
+use conclave_protocol::{Channels, Mark, NodeId, Property, Setup, Time};
 use conclave_sim::{Action, End, Event, JudgeLimits, Outcome, Rng, RunSpec, judge};
 use support::{
-    T, at, burst, costs, order, planned, random_crashes, random_spec, simulate, slow, verdict,
+    T, at, burst, complete, costs, held, order, planned, random_crashes, random_spec, simulate,
+    slow, verdict,
 };
-
-fn setup(n: u32) -> Setup {
-    Setup::new(Topology::complete(n))
-}
-
-fn held(property: Property, outcome: &Outcome) -> bool {
-    verdict(property, outcome, 1).held()
-}
 
 /// Who reported a suspicion of whom, and when; and who took one back.
 fn reports(outcome: &Outcome) -> Vec<(Time, NodeId, Mark)> {
@@ -34,7 +27,7 @@ fn reports(outcome: &Outcome) -> Vec<(Time, NodeId, Mark)> {
 
 #[test]
 fn a_silent_node_is_reported_after_a_round_trip() {
-    let mut spec = burst(&queued::PLAIN, setup(4), [1, 2], 3);
+    let mut spec = burst(&queued::PLAIN, complete(4), [1, 2], 3);
     spec.faults = spec.faults.with(at(0), Action::Crash(NodeId(3)));
     let outcome = simulate(&queued::PLAIN, &spec);
     assert!(order(&outcome).is_empty(), "a crash still stops everybody");
@@ -49,7 +42,7 @@ fn a_silent_node_is_reported_after_a_round_trip() {
 #[test]
 fn a_node_that_crashes_inside_is_found_by_a_probe() {
     let plan = [(0, 0, 1_000), (1, 50, 10)];
-    let mut spec = planned(&queued::PLAIN, setup(3).with("probe", 10), plan);
+    let mut spec = planned(&queued::PLAIN, complete(3).with("probe", 10), plan);
     spec.faults = spec.faults.with(at(30), Action::Crash(NodeId(0)));
     spec.until = at(200);
     let outcome = simulate(&queued::PLAIN, &spec);
@@ -57,14 +50,14 @@ fn a_node_that_crashes_inside_is_found_by_a_probe() {
     // Asked at 5, queued at 7, probed at 15 and 25; the probe at 35 remains without answer.
     assert_eq!(reports(&outcome), [(at(37), NodeId(1), Mark::Suspects(NodeId(0)))]);
     // Without probes nobody notices.
-    spec.setup = setup(3).with("probe", 0);
+    spec.setup = complete(3).with("probe", 0);
     let outcome = simulate(&queued::PLAIN, &spec);
     assert_eq!((reports(&outcome), outcome.end), (vec![], End::Quiet));
 }
 
 #[test]
 fn a_suspicion_of_a_slow_node_is_taken_back() {
-    let mut spec = burst(&queued::PLAIN, setup(3), [1], 3);
+    let mut spec = burst(&queued::PLAIN, complete(3), [1], 3);
     spec.delays.links = vec![slow(2, 1, 0..100, 50)];
     let outcome = simulate(&queued::PLAIN, &spec);
     let (suspects, trusts) = (Mark::Suspects(NodeId(2)), Mark::Trusts(NodeId(2)));
@@ -77,7 +70,7 @@ fn in_a_synchronous_system_nobody_alive_is_suspected_and_probes_do_no_harm() {
     for seed in 0..240 {
         let n = 2 + (seed % 8) as u32;
         let probe = 2 + (seed / 8) % 4;
-        let mut spec = random_spec(&queued::PLAIN, setup(n).with("probe", probe), seed);
+        let mut spec = random_spec(&queued::PLAIN, complete(n).with("probe", probe), seed);
         if seed % 3 == 0 {
             spec.channels = Channels::Fifo;
         }
@@ -93,7 +86,7 @@ fn with_a_perfect_detector_crashes_do_no_harm() {
     let mut crashes = 0;
     for seed in 0..240 {
         let n = 2 + (seed % 8) as u32;
-        let mut spec = random_spec(&FD, setup(n), seed);
+        let mut spec = random_spec(&FD, complete(n), seed);
         let span = 5 + (seed % 40) as u32;
         spec.faults = random_crashes(&FD, n, NodeId(0), span, &mut Rng::new(seed));
         crashes += spec.faults.plan.len();
@@ -110,7 +103,7 @@ fn with_a_perfect_detector_crashes_do_no_harm() {
 #[test]
 fn a_node_that_crashed_inside_is_passed_over() {
     let plan = [(0, 0, 1000), (1, 30, 10), (2, 40, 10)];
-    let mut spec = planned(&FD, setup(3), plan);
+    let mut spec = planned(&FD, complete(3), plan);
     spec.faults = spec.faults.with(at(10), Action::Crash(NodeId(0)));
     let outcome = simulate(&FD, &spec);
     assert_eq!(order(&outcome), [0, 1, 2]);
@@ -120,14 +113,14 @@ fn a_node_that_crashed_inside_is_passed_over() {
 
 #[test]
 fn the_dead_are_not_asked() {
-    let mut spec = planned(&FD, setup(5), [(0, 100, 10)]);
+    let mut spec = planned(&FD, complete(5), [(0, 100, 10)]);
     for node in [3, 4].map(NodeId) {
         spec.faults = spec.faults.with(at(1), Action::Crash(node));
     }
     let costs = costs(&simulate(&FD, &spec));
     assert_eq!((costs.messages, costs.lost), (4, 0), "two live peers");
     // Those that have crashed unnoticed are, in vain.
-    let mut spec = planned(&FD, setup(5), [(0, 11, 10)]);
+    let mut spec = planned(&FD, complete(5), [(0, 11, 10)]);
     for node in [3, 4].map(NodeId) {
         spec.faults = spec.faults.with(at(1), Action::Crash(node));
     }
@@ -137,7 +130,7 @@ fn the_dead_are_not_asked() {
 
 #[test]
 fn one_wrong_suspicion_puts_two_inside() {
-    let mut spec = planned(&FD, setup(3), [(0, 0, 500), (1, 110, 10)]);
+    let mut spec = planned(&FD, complete(3), [(0, 0, 500), (1, 110, 10)]);
     let (node, peer) = (NodeId(1), NodeId(0));
     spec.faults = spec.faults.with(at(10), Action::Suspect { node, peer });
     let outcome = simulate(&FD, &spec);
@@ -153,7 +146,7 @@ fn tenth_before(t: u64) -> Time {
 
 /// Three members of five nodes.
 fn group() -> Setup {
-    setup(5).with("members", 3)
+    complete(5).with("members", 3)
 }
 
 fn with_join(spec: RunSpec, when: u64, node: u32, sponsor: u32) -> RunSpec {
@@ -230,7 +223,7 @@ fn joining_and_leaving_do_no_harm() {
     let (mut joins, mut leaves) = (0, 0);
     for seed in 0..400 {
         let n = 2 + (seed % 8) as u32;
-        let mut spec = random_spec(entry, setup(n), seed);
+        let mut spec = random_spec(entry, complete(n), seed);
         let mut rng = Rng::new(seed ^ 0x5eed);
         if seed % 2 == 0 {
             spec.channels = Channels::Fifo;
@@ -276,8 +269,8 @@ fn a_newcomer_known_only_to_its_sponsor_is_not_alone_inside() {
 #[test]
 fn a_group_has_one_member_at_least_and_no_more_than_there_are_nodes() {
     let config = membership::PLAIN.config;
-    assert!(config(&setup(3).with("members", 0)).is_err());
-    assert!(config(&setup(3).with("members", 4)).is_err());
-    assert!(config(&setup(3).with("members", 3)).is_ok());
-    assert!(config(&setup(3).with("members", "all")).is_ok());
+    assert!(config(&complete(3).with("members", 0)).is_err());
+    assert!(config(&complete(3).with("members", 4)).is_err());
+    assert!(config(&complete(3).with("members", 3)).is_ok());
+    assert!(config(&complete(3).with("members", "all")).is_ok());
 }

@@ -9,24 +9,12 @@ use conclave_algorithms::mutex::token_ring::Serial;
 use conclave_algorithms::mutex::{
     Algorithm, token_ring_ft as ft, token_ring_loss_probe as probe, token_ring_misra as misra,
 };
-use conclave_protocol::{Channels, Entry, Mark, NodeId, Property, Setup, Time, Topology};
+use conclave_protocol::{Channels, Entry, Mark, NodeId, Property, Setup, Time};
 use conclave_sim::{
     Action, Arrivals, Ask, Delay, End, Event, Faults, Happening, JudgeLimits, Outcome, Rng,
     RunSpec, Spread, Workload, judge,
 };
-use support::{T, at, burst, costs, order, random_spec, simulate, verdict};
-
-fn ring(n: u32) -> Setup {
-    Setup::new(Topology::ring(n))
-}
-
-fn complete(n: u32) -> Setup {
-    Setup::new(Topology::complete(n))
-}
-
-fn lose(label: &str) -> Action {
-    Action::Lose { label: label.into() }
-}
+use support::{T, at, burst, complete, costs, lose, order, random_spec, ring, simulate, verdict};
 
 /// These nodes ask at these moments, in `T`, and stay inside for so many `T`.
 fn planned<P: Algorithm>(entry: &Entry<P>, setup: Setup, asks: &[(u32, u64, u32)]) -> RunSpec {

@@ -12,11 +12,9 @@ use conclave_protocol::{Entry, Mark, NodeId, Property, Setup, Time, Topology};
 use conclave_sim::{
     Action, Arrivals, Ask, End, Event, Faults, Outcome, Rng, RunSpec, Spread, Workload, World,
 };
-use support::{T, at, burst, costs, order, random_spec, simulate, topology, verdict};
-
-fn ring(n: u32) -> Setup {
-    Setup::new(Topology::ring(n))
-}
+use support::{
+    T, at, burst, costs, lose, order, random_spec, ring, saturated, simulate, topology, verdict,
+};
 
 /// These nodes ask at these moments, in microseconds.
 fn planned<P: Algorithm>(entry: &Entry<P>, setup: Setup, asks: &[(u32, u64)]) -> RunSpec {
@@ -31,18 +29,6 @@ fn planned<P: Algorithm>(entry: &Entry<P>, setup: Setup, asks: &[(u32, u64)]) ->
         hold: Spread::exactly(T),
     };
     spec.until = at(10_000);
-    spec
-}
-
-/// Everybody wants in again as soon as it has left.
-fn saturated<P: Algorithm>(entry: &Entry<P>, setup: Setup, rounds: u32) -> RunSpec {
-    let mut spec = RunSpec::new(&entry.info, setup);
-    let zero = Spread::exactly(Duration::ZERO);
-    let clients = 0..spec.setup.n();
-    spec.workload = Workload {
-        arrivals: Arrivals::Closed { clients, rounds: Some(rounds), first: zero, think: zero },
-        hold: Spread::exactly(T * 2),
-    };
     spec
 }
 
@@ -173,7 +159,7 @@ fn the_ring_serves_by_place_and_not_by_time() {
 fn losing_the_token_stops_the_ring() {
     for hop in 0..8 {
         let mut spec = planned(&token_ring::PLAIN, ring(5), &[(2, 20_500)]);
-        spec.faults = Faults::none().with(at(hop), Action::Lose { label: "Token".into() });
+        spec.faults = Faults::none().with(at(hop), lose("Token"));
         assert_standstill(&simulate(&token_ring::PLAIN, &spec));
     }
 }
@@ -256,12 +242,12 @@ fn on_demand_a_request_told_of_by_other_means_is_overtaken() {
 #[test]
 fn on_demand_a_lost_request_stops_its_sender_and_a_lost_token_everybody() {
     let entry = &token_ring_on_demand::PLAIN;
-    let lose = |label: &str| Faults::none().with(at(0), Action::Lose { label: label.into() });
+    let lost = |label| Faults::none().with(at(0), lose(label));
     let mut spec = planned(entry, ring(5), &[(3, 100), (1, 20_000), (0, 40_000)]);
-    spec.faults = lose("Token");
+    spec.faults = lost("Token");
     assert_standstill(&simulate(entry, &spec));
     let mut spec = planned(entry, ring(5), &[(3, 100), (0, 20_000)]);
-    spec.faults = lose("Want");
+    spec.faults = lost("Want");
     let outcome = simulate(entry, &spec);
     assert_eq!(order(&outcome), [0], "the holder still can");
     assert!(verdict(Property::NoStarvation, &outcome, 1).is_violated());
@@ -388,8 +374,8 @@ fn a_ring_of_registers_forgives_a_node_that_forgets_and_lost_messages() {
         let node = NodeId((seed % u64::from(spec.setup.n())) as u32);
         spec.faults = Faults::none()
             .with(at(4), Action::Reset(node))
-            .with(at(7), Action::Lose { label: "Register".into() })
-            .with(at(9), Action::Lose { label: "Register".into() });
+            .with(at(7), lose("Register"))
+            .with(at(9), lose("Register"));
         let outcome = simulate(entry, &spec);
         assert!(verdict(Property::NoStarvation, &outcome, 1).held(), "seed {seed}");
     }

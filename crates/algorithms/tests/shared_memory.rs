@@ -3,38 +3,14 @@
 
 mod support;
 
-use std::time::Duration;
-
 use conclave_algorithms::mutex::{self, bakery, bakery_message_passing, dijkstra_1965};
 use conclave_protocol::{Entry, Mark, NodeId, Property, Protocol, Setup, Topology};
-use conclave_sim::{
-    Action, Arrivals, Ask, Costs, Delay, End, Event, Faults, Outcome, RunSpec, SlowLink, Spread,
-    Tracing, Workload,
-};
-use support::{T, at, burst, costs, order, random_spec, simulate, verdict};
+use conclave_sim::{Action, Costs, Delay, End, Event, Faults, Outcome, RunSpec, SlowLink, Tracing};
+use support::{T, asking, at, burst, complete, costs, lose, order, random_spec, simulate, verdict};
 
 /// So many processes, and the memory.
 fn with_memory(processes: u32) -> Setup {
     Setup::new(Topology::complete(processes + 1))
-}
-
-fn complete(n: u32) -> Setup {
-    Setup::new(Topology::complete(n))
-}
-
-/// Node, moment, and how long it stays inside.
-fn planned<P: Protocol>(entry: &Entry<P>, setup: Setup, plan: &[(u32, u64, u64)]) -> RunSpec {
-    let ask = |&(node, t, hold): &(u32, u64, u64)| {
-        let hold = Some(T * hold as u32);
-        Ask { node: NodeId(node), at: at(t), hold }
-    };
-    let mut spec = RunSpec::new(&entry.info, setup);
-    spec.workload = Workload {
-        arrivals: Arrivals::Plan(plan.iter().map(ask).collect()),
-        hold: Spread::exactly(Duration::ZERO),
-    };
-    spec.until = at(100_000);
-    spec
 }
 
 fn slow(spec: &mut RunSpec, from: u32, to: u32, since: u64, until: u64, delay: u64) {
@@ -118,7 +94,7 @@ fn dijkstra_starves_one_who_looks_at_the_wrong_moments() {
         let entry = &dijkstra_1965::PLAIN;
         let mut plan = vec![(1, 0, 1)];
         plan.extend(std::iter::repeat_n((0, 0, 20), rounds));
-        let mut spec = planned(entry, with_memory(2), &plan);
+        let mut spec = asking(entry, with_memory(2), &plan);
         // p0 takes 12 to enter, stays for 20 and takes 4 to leave, when it has asked again. p1 looks
         // at the turn, steps back and looks whether p0 wants in: 36 as well, and it always does.
         let row = |delay: u32| vec![T, T, T * delay];
@@ -177,7 +153,7 @@ fn sends(outcome: &Outcome) -> impl Iterator<Item = (usize, u32, &str)> {
 fn of_two_with_the_same_number_the_lower_id_goes_first_and_a_latecomer_last() {
     let entry = &bakery::PLAIN;
     let setup = with_memory(3).with("registers", "atomic");
-    let mut spec = planned(entry, setup, &[(0, 0, 1), (1, 0, 1), (2, 9, 1)]);
+    let mut spec = asking(entry, setup, &[(0, 0, 1), (1, 0, 1), (2, 9, 1)]);
     spec.tracing = Tracing::Full;
     let outcome = simulate(entry, &spec);
     let taken: Vec<&str> = sends(&outcome)
@@ -249,7 +225,7 @@ fn the_bakery_keeps_its_promises_with_registers_of_either_kind() {
 fn without_choosing_two_with_the_same_number_are_inside_together() {
     fn run(entry: &Entry<bakery::Bakery>) -> Outcome {
         let setup = with_memory(2).with("registers", "atomic");
-        let mut spec = planned(entry, setup, &[(0, 0, 100), (1, 0, 100)]);
+        let mut spec = asking(entry, setup, &[(0, 0, 100), (1, 0, 100)]);
         // Both have found no number; p0 is slow to write its own.
         slow(&mut spec, 0, 2, 4, 5, 30);
         simulate(entry, &spec)
@@ -267,7 +243,7 @@ fn a_crash_of_the_memory_or_of_one_with_a_number_stops_the_bakery() {
     let entry = &bakery::PLAIN;
     let run = |crashed| {
         let plan = [(0, 0, 500), (1, 100, 1), (2, 110, 1)];
-        let mut spec = planned(entry, with_memory(3), &plan);
+        let mut spec = asking(entry, with_memory(3), &plan);
         spec.faults = Faults::none().with(at(200), Action::Crash(NodeId(crashed)));
         spec.until = at(5_000);
         simulate(entry, &spec)
@@ -328,7 +304,7 @@ fn longer_pauses_mean_fewer_polls() {
 fn a_crashed_owner_or_a_lost_answer_blocks_the_bakery_by_messages() {
     for entry in [&bakery_message_passing::PLAIN, &bakery_message_passing::COOPERATIVE] {
         let stuck = |action| {
-            let mut spec = planned(entry, complete(3), &[(0, 5, 1), (1, 5, 1)]);
+            let mut spec = asking(entry, complete(3), &[(0, 5, 1), (1, 5, 1)]);
             spec.faults = Faults::none().with(at(1), action);
             let outcome = simulate(entry, &spec);
             assert_eq!(order(&outcome), [0; 0]);
@@ -337,14 +313,14 @@ fn a_crashed_owner_or_a_lost_answer_blocks_the_bakery_by_messages() {
         };
         assert_eq!(stuck(Action::Crash(NodeId(2))), End::Quiet);
         // p0 waits for the answer, and p1 for p0, asking it again and again.
-        stuck(Action::Lose { label: "Value".into() });
+        stuck(lose("Value"));
     }
 }
 
 #[test]
 fn in_the_bakery_by_messages_a_lower_id_overtakes_one_whose_number_is_held_up() {
     for entry in [&bakery_message_passing::PLAIN, &bakery_message_passing::COOPERATIVE] {
-        let mut spec = planned(entry, complete(3), &[(1, 0, 1), (0, 2, 1)]);
+        let mut spec = asking(entry, complete(3), &[(1, 0, 1), (0, 2, 1)]);
         slow(&mut spec, 2, 1, 0, 10, 20);
         let outcome = simulate(entry, &spec);
         assert_eq!(order(&outcome), [0, 1]);

@@ -7,39 +7,18 @@ use std::time::Duration;
 use conclave_algorithms::mutex::{
     self, naimi_trehel, raymond_tree, suzuki_kasami, tree_token_fair,
 };
-use conclave_protocol::{Channels, Entry, Mark, NodeId, Property, Protocol, Setup, Time, Topology};
+use conclave_protocol::{Channels, Entry, Mark, NodeId, Property, Setup, Time, Topology};
 use conclave_sim::{
-    Action, Arrivals, Ask, Delay, End, Event, Faults, JudgeLimits, Outcome, Owner, Rng, RunSpec,
-    SlowLink, Spread, Workload, judge,
+    Action, Arrivals, Delay, End, Event, Faults, JudgeLimits, Outcome, Owner, Rng, RunSpec,
+    SlowLink, Spread, judge,
 };
-use support::{T, at, burst, costs, nodes, order, random_spec, simulate, topology, verdict};
-
-fn complete(n: u32) -> Setup {
-    Setup::new(Topology::complete(n))
-}
+use support::{
+    T, asking, at, burst, complete, costs, lose, nodes, order, random_spec, saturated, simulate,
+    topology, verdict,
+};
 
 fn trees(n: u32) -> [Topology; 3] {
     [Topology::line(n), Topology::star(n), Topology::binary(n)]
-}
-
-/// Node, moment, and how long it stays inside.
-fn asks(plan: &[(u32, u64, u64)]) -> Workload {
-    let ask = |&(node, t, hold): &(u32, u64, u64)| Ask {
-        node: NodeId(node),
-        at: at(t),
-        hold: Some(T * hold as u32),
-    };
-    Workload {
-        arrivals: Arrivals::Plan(plan.iter().map(ask).collect()),
-        hold: Spread::exactly(Duration::ZERO),
-    }
-}
-
-fn planned<P: Protocol>(entry: &Entry<P>, setup: Setup, plan: &[(u32, u64, u64)]) -> RunSpec {
-    let mut spec = RunSpec::new(&entry.info, setup);
-    spec.workload = asks(plan);
-    spec.until = at(100_000);
-    spec
 }
 
 fn slow(spec: &mut RunSpec, from: u32, to: u32, delay: u64) {
@@ -123,14 +102,14 @@ fn suzuki_kasami_serves_a_burst_for_n_times_n_minus_1_messages_one_hop_apart() {
 fn suzuki_kasami_fills_its_queue_by_place_and_not_by_time() {
     let entry = &suzuki_kasami::PLAIN;
     let plan = [(0, 0, 10), (2, 1, 1), (1, 2, 1)];
-    let outcome = simulate(entry, &planned(entry, complete(3), &plan));
+    let outcome = simulate(entry, &asking(entry, complete(3), &plan));
     assert_eq!(order(&outcome), [0, 1, 2]);
 }
 
 #[test]
 fn suzuki_kasami_lets_a_request_that_heard_of_another_overtake_it() {
     let entry = &suzuki_kasami::PLAIN;
-    let mut spec = planned(entry, complete(3), &[(1, 0, 1), (2, 2, 1)]);
+    let mut spec = asking(entry, complete(3), &[(1, 0, 1), (2, 2, 1)]);
     slow(&mut spec, 1, 0, 10);
     let outcome = simulate(entry, &spec);
     assert_eq!(order(&outcome), [2, 1]);
@@ -146,24 +125,9 @@ fn suzuki_kasami_overtakes_nobody_more_than_n_minus_1_times_at_saturation() {
     }
 }
 
-fn saturated<P: Protocol>(entry: &Entry<P>, setup: Setup, rounds: u32) -> RunSpec {
-    let n = setup.n();
-    let mut spec = RunSpec::new(&entry.info, setup);
-    spec.workload = Workload {
-        arrivals: Arrivals::Closed {
-            clients: 0..n,
-            rounds: Some(rounds),
-            first: Spread::exactly(Duration::ZERO),
-            think: Spread::exactly(Duration::ZERO),
-        },
-        hold: Spread::exactly(T * 2),
-    };
-    spec
-}
-
 fn assert_a_lost_token_stops_everything<P: mutex::Algorithm>(entry: &Entry<P>, setup: Setup) {
-    let mut spec = planned(entry, setup, &[(1, 0, 1), (2, 5, 1), (0, 6, 1)]);
-    spec.faults = Faults::none().with(at(0), Action::Lose { label: "Token".into() });
+    let mut spec = asking(entry, setup, &[(1, 0, 1), (2, 5, 1), (0, 6, 1)]);
+    spec.faults = Faults::none().with(at(0), lose("Token"));
     let outcome = simulate(entry, &spec);
     assert_stuck(&outcome, &[0, 1, 2]);
     assert!(verdict(Property::NoDeadlock, &outcome, 1).is_violated());
@@ -173,7 +137,7 @@ fn assert_a_crash_of_the_holder_loses_the_token<P: mutex::Algorithm>(
     entry: &Entry<P>,
     setup: Setup,
 ) {
-    let mut spec = planned(entry, setup, &[(0, 0, 100), (1, 2, 1), (2, 3, 1)]);
+    let mut spec = asking(entry, setup, &[(0, 0, 100), (1, 2, 1), (2, 3, 1)]);
     spec.faults = Faults::none().with(at(20), Action::Crash(NodeId(0)));
     let outcome = simulate(entry, &spec);
     assert_eq!(order(&outcome), [0]);
@@ -204,8 +168,8 @@ fn a_crash_of_the_holder_loses_the_token() {
 #[test]
 fn a_lost_request_blocks_the_one_who_asked() {
     fn check<P: mutex::Algorithm>(entry: &Entry<P>, setup: Setup) {
-        let mut spec = planned(entry, setup, &[(1, 0, 1), (0, 5, 1)]);
-        spec.faults = Faults::none().with(at(0), Action::Lose { label: "Request".into() });
+        let mut spec = asking(entry, setup, &[(1, 0, 1), (0, 5, 1)]);
+        spec.faults = Faults::none().with(at(0), lose("Request"));
         let outcome = simulate(entry, &spec);
         assert_stuck(&outcome, &[1]);
         assert_eq!(order(&outcome), [0]);
@@ -221,8 +185,8 @@ fn a_lost_request_blocks_the_one_who_asked() {
 #[test]
 fn suzuki_kasami_serves_a_request_lost_on_its_way_once_the_token_is_with_one_who_heard_it() {
     let entry = &suzuki_kasami::PLAIN;
-    let mut spec = planned(entry, complete(3), &[(1, 0, 1), (2, 5, 1)]);
-    spec.faults = Faults::none().with(at(0), Action::Lose { label: "Request".into() });
+    let mut spec = asking(entry, complete(3), &[(1, 0, 1), (2, 5, 1)]);
+    spec.faults = Faults::none().with(at(0), lose("Request"));
     assert_eq!(order(&simulate(entry, &spec)), [2, 1]);
 }
 
@@ -245,7 +209,7 @@ fn suzuki_kasami_does_not_mind_the_crash_of_one_who_neither_holds_nor_waits() {
         }
     }
     // One who waits takes the token with it.
-    let mut spec = planned(entry, complete(3), &[(0, 0, 10), (1, 1, 1), (2, 2, 1)]);
+    let mut spec = asking(entry, complete(3), &[(0, 0, 10), (1, 1, 1), (2, 2, 1)]);
     spec.faults = Faults::none().with(at(5), Action::Crash(NodeId(1)));
     let outcome = simulate(entry, &spec);
     assert_eq!(order(&outcome), [0]);
@@ -350,7 +314,7 @@ fn raymond_replays_the_example_and_moves_the_root() {
 
     // Now P5 is the root: it enters for nothing, and its neighbour P3 for two messages.
     let outcome =
-        simulate(entry, &planned(entry, Setup::new(five()), &[(4, 0, 1), (4, 10, 1), (2, 20, 1)]));
+        simulate(entry, &asking(entry, Setup::new(five()), &[(4, 0, 1), (4, 10, 1), (2, 20, 1)]));
     let per_entry: Vec<u64> = costs(&outcome).entries.iter().map(|e| e.messages_entry).collect();
     assert_eq!(per_entry, [4, 0, 2]);
 }
@@ -358,8 +322,7 @@ fn raymond_replays_the_example_and_moves_the_root() {
 #[test]
 fn raymond_stays_split_when_an_inner_node_crashes() {
     let entry = &raymond_tree::PLAIN;
-    let mut spec =
-        planned(entry, Setup::new(Topology::line(5)), &[(4, 5, 1), (3, 6, 1), (1, 9, 1)]);
+    let mut spec = asking(entry, Setup::new(Topology::line(5)), &[(4, 5, 1), (3, 6, 1), (1, 9, 1)]);
     spec.faults = Faults::none().with(at(1), Action::Crash(NodeId(2)));
     let outcome = simulate(entry, &spec);
     assert_eq!(order(&outcome), [1], "the token's half goes on");
@@ -389,7 +352,7 @@ fn two_leaves_against_one(rounds: usize) -> Vec<(u32, u64, u64)> {
 
 fn entered_before<P: mutex::Algorithm>(entry: &Entry<P>, rounds: usize) -> usize {
     let setup = Setup::new(Topology::binary(7));
-    let outcome = simulate(entry, &planned(entry, setup, &two_leaves_against_one(rounds)));
+    let outcome = simulate(entry, &asking(entry, setup, &two_leaves_against_one(rounds)));
     let order = order(&outcome);
     assert_eq!(order.len(), 2 * rounds + 1);
     order.iter().position(|&node| node == 2).expect("it enters in the end")
@@ -408,9 +371,9 @@ fn a_greedy_node_starves_the_other_sub_tree_and_a_list_or_timestamps_do_not() {
 fn the_fair_token_serves_by_timestamp_and_raymond_by_arrival() {
     let star = || Setup::new(Topology::star(4));
     let plan = [(0, 0, 10), (3, 1, 1), (1, 2, 1), (2, 3, 1)];
-    let fair = simulate(&tree_token_fair::PLAIN, &planned(&tree_token_fair::PLAIN, star(), &plan));
+    let fair = simulate(&tree_token_fair::PLAIN, &asking(&tree_token_fair::PLAIN, star(), &plan));
     assert_eq!(order(&fair), [0, 1, 2, 3], "all three have time 1; ids break the tie");
-    let raymond = simulate(&raymond_tree::PLAIN, &planned(&raymond_tree::PLAIN, star(), &plan));
+    let raymond = simulate(&raymond_tree::PLAIN, &asking(&raymond_tree::PLAIN, star(), &plan));
     assert_eq!(order(&raymond), [0, 3, 1, 2]);
 }
 
@@ -423,7 +386,7 @@ fn the_fair_token_does_not_let_a_slow_clock_overtake_again_and_again() {
     plan.push((2, 202, 1));
     plan.extend((0..20).map(|_| (0, 203, 1)));
     let setup = Setup::new(Topology::line(4)).with("holder", 1);
-    let order = order(&simulate(entry, &planned(entry, setup, &plan)));
+    let order = order(&simulate(entry, &asking(entry, setup, &plan)));
     let since: Vec<u32> = order[20..].to_vec();
     let mine = since.iter().position(|&node| node == 2).expect("p2 enters");
     assert!(mine <= 2, "p2 waits for p1 and at most one entry of p0: {since:?}");
@@ -491,7 +454,7 @@ fn naimi_trehel_costs_about_log_n_on_average() {
         let plan: Vec<_> =
             (0..1_000).map(|i| (rng.below(n.into()) as u32, i * u64::from(n) * 2, 1)).collect();
         let outcome =
-            simulate(entry, &RunSpec { until: Time::MAX, ..planned(entry, complete(n), &plan) });
+            simulate(entry, &RunSpec { until: Time::MAX, ..asking(entry, complete(n), &plan) });
         let mean = costs(&outcome).messages_per_entry().expect("entries");
         let log = f64::from(n.ilog2());
         assert!((0.5 * log..1.5 * log).contains(&mean), "{mean} for {n}");
@@ -502,7 +465,7 @@ fn naimi_trehel_costs_about_log_n_on_average() {
 fn naimi_trehel_loses_requests_whose_pointers_lead_through_a_crashed_node() {
     let entry = &naimi_trehel::PLAIN;
     // The token has moved to p1 when p0 crashes; p2 still points to p0.
-    let mut spec = planned(entry, complete(4), &[(1, 0, 1), (2, 15, 1), (1, 20, 1)]);
+    let mut spec = asking(entry, complete(4), &[(1, 0, 1), (2, 15, 1), (1, 20, 1)]);
     spec.faults = Faults::none().with(at(10), Action::Crash(NodeId(0)));
     let outcome = simulate(entry, &spec);
     assert_eq!(order(&outcome), [1, 1]);
@@ -543,7 +506,7 @@ fn raymonds_tree_survives_restarts_one_at_a_time() {
 fn a_restarted_holder_makes_a_new_token_that_goes_on_counting() {
     let entry = &raymond_tree::RESTART;
     let plan = [(2, 0, 1), (2, 10, 100), (0, 12, 1), (4, 13, 1)];
-    let mut spec = planned(entry, Setup::new(Topology::line(5)), &plan);
+    let mut spec = asking(entry, Setup::new(Topology::line(5)), &plan);
     spec.faults = Faults::none()
         .with(at(20), Action::Crash(NodeId(2)))
         .with(at(30), Action::Recover(NodeId(2)));
@@ -556,7 +519,7 @@ fn a_restarted_holder_makes_a_new_token_that_goes_on_counting() {
 #[test]
 fn two_neighbours_down_at_once_wait_for_each_other() {
     let entry = &raymond_tree::RESTART;
-    let mut spec = planned(entry, Setup::new(Topology::line(3)), &[(0, 20, 1)]);
+    let mut spec = asking(entry, Setup::new(Topology::line(3)), &[(0, 20, 1)]);
     for node in nodes([0, 1]) {
         spec.faults = spec.faults.with(at(5), Action::Crash(node));
         spec.faults = spec.faults.with(at(8 + u64::from(node.0)), Action::Recover(node));

@@ -28,6 +28,16 @@ pub(crate) fn nodes<const K: usize>(ids: [u32; K]) -> [NodeId; K] {
     ids.map(NodeId)
 }
 
+/// A system in which all talk to all.
+pub(crate) fn complete(n: u32) -> Setup {
+    Setup::new(Topology::complete(n))
+}
+
+/// A system on a ring.
+pub(crate) fn ring(n: u32) -> Setup {
+    Setup::new(Topology::ring(n))
+}
+
 /// A topology of `n` nodes that suits the algorithm; for trees, a different shape by seed.
 pub(crate) fn topology<P: Protocol>(entry: &Entry<P>, n: u32, seed: u64) -> Topology {
     match entry.info.model.links {
@@ -214,6 +224,32 @@ pub(crate) fn verdict(property: Property, outcome: &Outcome, places: u32) -> Ver
     judge(property, outcome, JudgeLimits { places, patience })
 }
 
+/// Whether a property held, with one place inside.
+pub(crate) fn held(property: Property, outcome: &Outcome) -> bool {
+    verdict(property, outcome, 1).held()
+}
+
+/// The next message of this name is lost.
+pub(crate) fn lose(label: &str) -> Action {
+    Action::Lose { label: label.to_owned() }
+}
+
+/// Everybody enters so often, asks again on leaving, and stays for two units.
+pub(crate) fn saturated<P: Protocol>(entry: &Entry<P>, setup: Setup, rounds: u32) -> RunSpec {
+    let n = setup.n();
+    let mut spec = RunSpec::new(&entry.info, setup);
+    spec.workload = Workload {
+        arrivals: Arrivals::Closed {
+            clients: 0..n,
+            rounds: Some(rounds),
+            first: Spread::exactly(Duration::ZERO),
+            think: Spread::exactly(Duration::ZERO),
+        },
+        hold: Spread::exactly(T * 2),
+    };
+    spec
+}
+
 /// The order in which nodes entered.
 pub(crate) fn order(outcome: &Outcome) -> Vec<u32> {
     let mut entered: Vec<_> =
@@ -242,6 +278,16 @@ pub(crate) fn planned<P: Protocol>(
     spec.workload = Workload { arrivals: Arrivals::Plan(asks.collect()), ..Workload::idle() };
     spec.until = at(100_000);
     spec
+}
+
+/// The same in whole units.
+pub(crate) fn asking<P: Protocol>(
+    entry: &Entry<P>,
+    setup: Setup,
+    plan: &[(u32, u64, u64)],
+) -> RunSpec {
+    let tenths = |&(node, t, hold): &(u32, u64, u64)| (node, 10 * t as u32, 10 * hold as u32);
+    planned(entry, setup, plan.iter().map(tenths))
 }
 
 /// Messages sent from one node to another in a span of time take longer, all in tenths of a unit.
