@@ -281,7 +281,7 @@ fn flags_without_effect_are_named_after_the_run() {
 fn beyond_its_model_an_algorithm_is_shown_but_not_blamed() {
     let crash = ["--crash", "1@0.5ms", "--beyond-model"];
     let text = ends_with(0, &[&["run", RA][..], &crash].concat());
-    assert!(text.contains("beyond its model: Crash(p1)"), "{text}");
+    assert!(text.contains("beyond its model: p1 crashes"), "{text}");
     assert!(text.contains("CRASHES") && text.contains("(outside its model)"), "{text}");
 }
 
@@ -397,5 +397,24 @@ fn help_names_the_exit_codes_and_the_variables() {
     let help = ends_with(0, &["run", "--help"]);
     for part in ["Exit codes:", "CONCLAVE_SEED", "--beyond-model", "uniform:0.5ms..1.5ms"] {
         assert!(help.contains(part), "lacks {part:?}:\n{help}");
+    }
+}
+
+#[test]
+fn a_long_wait_that_ends_breaks_no_promise() {
+    let runs = [
+        "run mutex/centralized --nodes 3 --ask 1@0:300,2@1:1",
+        "run mutex/ricart-agrawala --ask 0@0:1s,1@1",
+        "run mutex/ricart-agrawala --delay const:200ms",
+        "run mutex/token-ring --nodes 300 --ask 299@0",
+        "run mutex/raymond-tree --nodes 200 --topology line --ask 199@0",
+        "run mutex/lamport --ask 1@0 --pause 0@1..50000",
+        "run election/bully --nodes 5 --ask 0@0,1@0 --until 0.5",
+        "run fd/timeout-sync --nodes 3 --crash 1@5 --until 5.5",
+    ];
+    for run in runs {
+        let output = conclave(&run.split_whitespace().collect::<Vec<_>>());
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{run}\n{text}");
     }
 }
