@@ -576,6 +576,16 @@ pub fn describe(info: &Info, spec: &RunSpec) -> String {
     if spec.faults.skew > 0 {
         parts.push(format!("clocks off by up to {} ppm", spec.faults.skew));
     }
+    let rates = [
+        (spec.faults.crashes, "crashes"),
+        (spec.faults.pauses, "pauses"),
+        (spec.faults.suspicions, "wrong suspicions"),
+    ];
+    for (rate, what) in rates {
+        if let Some(rate) = rate {
+            parts.push(format!("{what} every {:?} on average", rate.every));
+        }
+    }
     if !spec.faults.plan.is_empty() {
         parts.push(counted(spec.faults.plan.len(), "planned fault"));
     }

@@ -15,8 +15,8 @@ use conclave_sim::{
 
 use crate::{Failure, clients};
 use values::{
-    AskAt, DelayArg, DetectorArg, GroupsWhile, LabelAt, NodeAt, NodeWhile, PairAt, Range, Rounds,
-    Setting, Share, Slow, Span,
+    AskAt, DelayArg, DetectorArg, GroupsWhile, LabelAt, NodeAt, NodeWhile, PairAt, Range, RateArg,
+    Rounds, Setting, Share, Slow, Span,
 };
 
 /// What a run depends on, as flags.
@@ -119,6 +119,26 @@ pub struct SpecArgs {
     /// A node asks to leave the group
     #[arg(long, value_name = "NODE@TIME", help_heading = "Faults")]
     pub leave: Vec<NodeAt>,
+    /// Each node crashes at random, on average after so long, and recovers after so long: 500:50
+    #[arg(
+        long,
+        value_name = "EVERY[:LASTING]",
+        env = "CONCLAVE_CRASH_RATE",
+        help_heading = "Faults"
+    )]
+    pub crash_rate: Option<RateArg>,
+    /// Each node pauses at random: 200:20
+    #[arg(
+        long,
+        value_name = "EVERY[:LASTING]",
+        env = "CONCLAVE_PAUSE_RATE",
+        help_heading = "Faults"
+    )]
+    pub pause_rate: Option<RateArg>,
+    /// Each node wrongly suspects another at random, and takes it back: 500:50
+    #[arg(long, value_name = "EVERY[:LASTING]", env = "CONCLAVE_SUSPECT_RATE")]
+    #[arg(help_heading = "Faults")]
+    pub suspect_rate: Option<RateArg>,
     /// Each node's clock is fast or slow by up to so many parts in a million
     #[arg(long, value_name = "PPM", env = "CONCLAVE_SKEW", help_heading = "Faults")]
     #[arg(value_parser = clap::value_parser!(u32).range(..1_000_000))]
@@ -342,6 +362,9 @@ impl SpecArgs {
             loss: self.loss.map_or(0, |Share(share)| share),
             duplication: self.duplicate.map_or(0, |Share(share)| share),
             skew: self.skew.unwrap_or(0),
+            crashes: self.crash_rate.map(|rate| rate.with(unit)),
+            pauses: self.pause_rate.map(|rate| rate.with(unit)),
+            suspicions: self.suspect_rate.map(|rate| rate.with(unit)),
             ..Faults::none()
         };
         let mut at = |span: Span, action| {

@@ -418,3 +418,17 @@ fn a_long_wait_that_ends_breaks_no_promise() {
         assert_eq!(output.status.code(), Some(0), "{run}\n{text}");
     }
 }
+
+#[test]
+fn faults_come_at_rates_as_well_as_at_moments() {
+    let text = ends_with(
+        0,
+        &["run", "mutex/lamport", "--rounds", "4", "--think", "5", "--pause-rate", "20:5"],
+    );
+    assert!(text.contains("pauses every 20ms on average") && text.contains("z pauses"), "{text}");
+    let crashes =
+        ["run", "fd/heartbeat", "--nodes", "4", "--crash-rate", "20:30", "--until", "200"];
+    assert!(ends_with(0, &crashes).contains("CRASHES"));
+    refuses(4, &["run", "mutex/lamport", "--crash-rate", "100"], "crash at random");
+    refuses(2, &["run", "mutex/lamport", "--crash-rate", "0"], "mean time");
+}

@@ -1,7 +1,10 @@
 use std::fmt;
+use std::time::Duration;
 
 use conclave_protocol::{NodeId, Time};
 use serde::{Deserialize, Serialize};
+
+use crate::Rng;
 
 /// What goes wrong, or is done to the system from outside.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -15,12 +18,54 @@ pub struct Faults {
     pub duplication: u32,
     /// Each node's clock runs fast or slow by up to so many parts in a million.
     pub skew: u32,
+    /// Each node crashes at random, and recovers with what it saved unless it is for good.
+    pub crashes: Option<Rate>,
+    /// Each node pauses at random; for good if no length is given.
+    pub pauses: Option<Rate>,
+    /// Each node wrongly suspects another at random, and takes it back unless it is for good.
+    pub suspicions: Option<Rate>,
+}
+
+/// How often something happens to each node, and for how long; both exponentially distributed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rate {
+    /// The mean time until it happens, from the beginning or from when it last ended.
+    pub every: Duration,
+    /// How long it lasts on average; for good if not set.
+    pub lasting: Option<Duration>,
 }
 
 impl Faults {
     /// Nothing goes wrong.
     pub fn none() -> Self {
         Self::default()
+    }
+
+    /// What happens at random in a run of `n` nodes until `end`, drawn from `rng`.
+    pub(crate) fn draw(&self, n: u32, end: Time, rng: &mut Rng) -> Vec<Happening> {
+        let mut drawn = Vec::new();
+        for node in (0..n).map(NodeId) {
+            let crash = (Action::Crash(node), Action::Recover(node));
+            let pause = (Action::Pause(node), Action::Resume(node));
+            let peer = NodeId((node.0 + 1 + rng.below(u64::from(n.max(2)) - 1) as u32) % n);
+            let suspicion = (Action::Suspect { node, peer }, Action::Trust { node, peer });
+            let rates = [(self.crashes, crash), (self.pauses, pause), (self.suspicions, suspicion)];
+            for (rate, (begins, ends)) in rates {
+                let Some(rate) = rate.filter(|_| n > 1) else { continue };
+                let mut span = |mean: Duration| {
+                    Duration::from_nanos(rng.exponential(mean.as_nanos() as u64).max(1))
+                };
+                let mut at = Time::ZERO + span(rate.every);
+                while at < end {
+                    drawn.push(Happening { at, action: begins.clone() });
+                    let Some(lasting) = rate.lasting else { break };
+                    at = at + span(lasting);
+                    drawn.push(Happening { at, action: ends.clone() });
+                    at = at + span(rate.every);
+                }
+            }
+        }
+        drawn
     }
 
     /// The same with `action` at `at`.
@@ -163,5 +208,32 @@ impl fmt::Display for Action {
             Self::Join { node, sponsor } => write!(f, "{node} joins through {sponsor}"),
             Self::Leave(node) => write!(f, "{node} leaves the group"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_at_random_come_as_often_as_said_and_take_turns() {
+        let rate = Rate { every: Duration::from_secs(1), lasting: Some(Duration::from_secs(3)) };
+        let faults = Faults { crashes: Some(rate), ..Faults::none() };
+        let end = Time::ZERO + Duration::from_secs(4_000);
+        let drawn = faults.draw(2, end, &mut Rng::new(5));
+        assert_eq!(drawn, faults.draw(2, end, &mut Rng::new(5)), "the seed decides");
+        for node in [NodeId(0), NodeId(1)] {
+            let own: Vec<_> = drawn.iter().filter(|it| it.action.nodes() == [node]).collect();
+            // A crash and a recovery every four seconds.
+            assert!((1_800..2_200).contains(&own.len()), "{}", own.len());
+            for (i, happening) in own.iter().enumerate() {
+                let down = matches!(happening.action, Action::Crash(_));
+                assert_eq!(down, i % 2 == 0);
+                assert!(i == 0 || own[i - 1].at < happening.at);
+            }
+        }
+        let once = Rate { lasting: None, ..rate };
+        let faults = Faults { pauses: Some(once), ..Faults::none() };
+        assert_eq!(faults.draw(3, end, &mut Rng::new(5)).len(), 3, "for good means once");
     }
 }

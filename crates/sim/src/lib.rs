@@ -23,7 +23,7 @@ mod world;
 
 pub use costs::{Costs, EntryCost, Percentiles};
 pub use delay::{Delay, Delays, SlowLink};
-pub use faults::{Action, Faults, Happening};
+pub use faults::{Action, Faults, Happening, Rate};
 pub use file::{FileEvent, Replay, TraceError, TraceFile, VERSION, replay};
 pub use properties::{Limits as JudgeLimits, Verdict, judge, judgeable};
 pub use queue::{Calendar, Class, Key};

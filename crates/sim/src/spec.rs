@@ -6,7 +6,7 @@ use conclave_protocol::{
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Action, Arrivals, Delay, Delays, Faults, Happening, Spread, Workload};
+use crate::{Action, Arrivals, Delay, Delays, Faults, Happening, Rate, Spread, Workload};
 
 /// Everything a run depends on: the same specification gives the same run, event by event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -264,6 +264,24 @@ impl RunSpec {
                 ),
                 Some(_) => {}
             }
+        }
+        let Faults { crashes, pauses, suspicions, .. } = &self.faults;
+        match crashes {
+            Some(_) if model.crashes == Crashes::None => {
+                note("nodes crash at random, and it allows for no crashes".into());
+            }
+            Some(Rate { lasting: Some(_), .. }) if model.crashes < Crashes::Recover => {
+                note("crashed nodes recover, and it allows for no recovery".into());
+            }
+            _ => {}
+        }
+        if pauses.is_some_and(|rate| rate.lasting.is_none()) {
+            note("nodes pause for ever, which is a crash".into());
+        } else if pauses.is_some() && model.timing == Timing::Synchronous {
+            note("nodes pause at random, and it is synchronous".into());
+        }
+        if suspicions.is_some() && model.detector == Detector::Perfect {
+            note("nodes are wrongly suspected, and it allows for no wrong suspicions".into());
         }
         for happening in &self.faults.plan {
             let down = |peer| self.faults.is_down(peer, happening.at);

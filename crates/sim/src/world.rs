@@ -81,7 +81,12 @@ pub struct World<P: Protocol, C> {
     environment: Environment<P>,
     agenda: Agenda,
     plan: Vec<Action>,
+    /// How many of these the run waits for; the rest came by chance.
+    planned: usize,
 }
+
+/// Faults at random are drawn ahead for this long at most: a quarter of an hour.
+const LONGEST: Time = Time::from_nanos(900_000_000_000);
 
 struct Node<P: Protocol, C> {
     /// `None` while the node is down.
@@ -97,7 +102,9 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
         let n = topology.len();
         let rng = Rng::new(spec.seed);
         let mut skews = rng.fork(3);
-        let Faults { plan, skew, .. } = spec.faults.clone();
+        let Faults { mut plan, skew, .. } = spec.faults.clone();
+        let planned = plan.len();
+        plan.extend(spec.faults.draw(n, spec.until.min(LONGEST), &mut rng.fork(4)));
         let mut fast = || match skew {
             0 => 0,
             _ => skews.below(2 * u64::from(skew) + 1) as i32 - skew as i32,
@@ -108,6 +115,7 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
             nodes: (0..n).map(node).collect(),
             agenda: Agenda::new(spec.workload.clone(), n, rng.fork(1)),
             plan: plan.iter().map(|happening| happening.action.clone()).collect(),
+            planned,
             topology,
             environment: Environment::new(spec),
         };
@@ -254,7 +262,9 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
             }
             Pending::Told(item) => self.happen(item),
             Pending::Happening(item) => {
-                environment.close();
+                if item < self.planned {
+                    environment.close();
+                }
                 let told = self.plan[item].told().map(|told| &mut self.nodes[told.index()].local);
                 match told.and_then(|local| local.backlog.as_mut()) {
                     Some(backlog) => backlog.push((key, Pending::Told(item))),

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use conclave_protocol::{NodeId, Time};
-use conclave_sim::Spread;
+use conclave_sim::{Rate, Spread};
 
 /// A length of time, absolute or in units of `T`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,38 @@ impl Span {
     /// The moment so long after the beginning.
     pub fn at(self, unit: Duration) -> Time {
         Time::ZERO + self.with(unit)
+    }
+}
+
+/// How often something happens, and how long it lasts: `500:50`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RateArg {
+    every: Span,
+    lasting: Option<Span>,
+}
+
+impl RateArg {
+    /// The rate, given `T`.
+    pub fn with(self, unit: Duration) -> Rate {
+        Rate {
+            every: self.every.with(unit),
+            lasting: self.lasting.map(|lasting| lasting.with(unit)),
+        }
+    }
+}
+
+impl FromStr for RateArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (every, lasting) = match text.split_once(':') {
+            Some((every, lasting)) => (every.parse()?, Some(lasting.parse()?)),
+            None => (text.parse()?, None),
+        };
+        if matches!(every, Span::Nanos(0) | Span::Units(0)) {
+            return Err("something that happens every 0 never ends; give a mean time".to_owned());
+        }
+        Ok(Self { every, lasting })
     }
 }
 
