@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
@@ -14,8 +15,9 @@ pub struct Ctx<'a, P: Protocol> {
     pub topology: &'a Topology,
     /// What never changes during a run.
     pub config: &'a P::Config,
-    /// This node's clock. Only algorithms about time read it.
-    pub now: Time,
+    now: Time,
+    /// Whether a rule has looked at the clock.
+    looked: Cell<bool>,
     effects: &'a mut (dyn Effects<P> + 'a),
     /// Messages to oneself: handled within the same step, at no cost. Boxed because hardly any
     /// step has one, and each makes a context.
@@ -32,7 +34,20 @@ impl<'a, P: Protocol> Ctx<'a, P> {
         now: Time,
         effects: &'a mut (dyn Effects<P> + 'a),
     ) -> Self {
-        Self { me, topology, config, now, effects, to_self: None }
+        Self { me, topology, config, now, looked: Cell::new(false), effects, to_self: None }
+    }
+
+    /// This node's clock. Only algorithms about time look at it.
+    #[inline]
+    pub fn now(&self) -> Time {
+        self.looked.set(true);
+        self.now
+    }
+
+    /// For drivers: whether a rule has looked at the clock. What the others do is the same at any
+    /// time.
+    pub fn looked_at_clock(&self) -> bool {
+        self.looked.get()
     }
 
     /// Sends `msg`. A message to oneself is handled as soon as the current rule is done.
@@ -137,9 +152,12 @@ impl<'a, P: Protocol> Ctx<'a, P> {
     ) -> T {
         let (me, topology, now) = (self.me, self.topology, self.now);
         let mut lift = Lift { outer: self, lift };
-        let mut ctx = Ctx { me, topology, config, now, effects: &mut lift, to_self: None };
+        let effects = &mut lift;
+        let mut ctx =
+            Ctx { me, topology, config, now, looked: Cell::new(false), effects, to_self: None };
         let result = rule(&mut ctx);
-        let to_self = ctx.to_self.take();
+        let (to_self, looked) = (ctx.to_self.take(), ctx.looked.get());
+        lift.outer.looked.set(lift.outer.looked.get() || looked);
         for msg in to_self.into_iter().flat_map(|messages| *messages) {
             lift.emit(Effect::Send { to: me, msg });
         }

@@ -10,6 +10,7 @@
 mod client;
 mod clock;
 mod ctx;
+mod decision;
 mod info;
 mod label;
 mod node;
@@ -22,6 +23,7 @@ mod topology;
 pub use client::{Client, Mark, Marked};
 pub use clock::{Causality, Lamport, Stamp, VectorClock};
 pub use ctx::{Ctx, Effect, Effects};
+pub use decision::{Decision, What};
 pub use info::{Channels, Crashes, Detector, Info, Links, Model, Mutant, Opt, Property, Timing};
 pub use label::label;
 pub use node::{NodeId, NodeSet};

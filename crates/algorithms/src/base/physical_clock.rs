@@ -123,17 +123,17 @@ impl Protocol for PhysicalClock {
 
     fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
         match request {
-            Request::Stamp => self.ask(ctx.now, ctx),
+            Request::Stamp => self.ask(ctx.now(), ctx),
         }
     }
 
     fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
         match msg {
-            Msg::TimeReq { n } => ctx.send(from, Msg::TimeRep { n, t: ctx.now }),
+            Msg::TimeReq { n } => ctx.send(from, Msg::TimeRep { n, t: ctx.now() }),
             Msg::TimeRep { n, t } => {
                 let Some(Pending { event, sent }) = self.pending.remove(&n) else { return };
                 ctx.cancel_timer(Overdue(n));
-                let half = (ctx.now - sent) / 2;
+                let half = (ctx.now() - sent) / 2;
                 let since = half + (sent - event);
                 let nanos = t.as_nanos() as i64 - since.as_nanos() as i64;
                 let uncertainty = half.saturating_sub(ctx.config.least);
@@ -154,7 +154,7 @@ impl PhysicalClock {
     fn ask(&mut self, event: Time, ctx: &mut Ctx<Self>) {
         self.asked += 1;
         let n = self.asked;
-        self.pending.insert(n, Pending { event, sent: ctx.now });
+        self.pending.insert(n, Pending { event, sent: ctx.now() });
         ctx.set_timer(Overdue(n), ctx.config.timeout);
         ctx.send(ctx.config.server, Msg::TimeReq { n });
     }

@@ -401,7 +401,7 @@ impl<E: election::Algorithm> Failover<E> {
         self.adopt(from, epoch, ctx);
         let held = match self.phase {
             Phase::Inside { token, ref mut renewing } => {
-                *renewing = Some(ctx.now);
+                *renewing = Some(ctx.now());
                 Some(token)
             }
             _ => None,
@@ -442,7 +442,7 @@ impl<E: election::Algorithm> Failover<E> {
     fn renew(&mut self, ctx: &mut Ctx<Self>) {
         let Phase::Inside { token, renewing } = &mut self.phase else { return };
         let (Some(lease), Some(node)) = (ctx.config.lease, self.coordinator) else { return };
-        *renewing = Some(ctx.now);
+        *renewing = Some(ctx.now());
         ctx.set_timer(Timer::Renew, lease / 2);
         ctx.set_timer(Timer::Silence, ctx.config.answer);
         ctx.send(node, Msg::Renew(*token));
@@ -454,7 +454,7 @@ impl<E: election::Algorithm> Failover<E> {
             && let (Some(sent), Some(lease)) = (renewing.take(), ctx.config.lease)
         {
             ctx.cancel_timer(Timer::Silence);
-            ctx.set_timer(Timer::Expire, lease.saturating_sub(ctx.now - sent));
+            ctx.set_timer(Timer::Expire, lease.saturating_sub(ctx.now() - sent));
         }
     }
 

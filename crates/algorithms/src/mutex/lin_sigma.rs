@@ -260,7 +260,7 @@ impl Protocol for LinSigma {
         match request {
             Request::Acquire => {
                 let stamp = self.clock.tick(ctx.me);
-                let asked = Asked { stamp, sent: ctx.now, yields: BTreeMap::new() };
+                let asked = Asked { stamp, sent: ctx.now(), yields: BTreeMap::new() };
                 self.phase = Phase::Waiting { asked, owners: BTreeMap::new() };
                 self.send_request(ctx);
                 self.wait_at(0, ctx);
@@ -341,7 +341,7 @@ impl Asked {
 impl LinSigma {
     fn send_request(&mut self, ctx: &mut Ctx<Self>) {
         if let Phase::Waiting { asked, .. } | Phase::Inside { asked } = &mut self.phase {
-            asked.sent = ctx.now;
+            asked.sent = ctx.now();
             for replica in replicas(ctx) {
                 let yields = asked.yields_of(replica);
                 ctx.send(replica, Msg::Req { asked: asked.stamp, yields });
@@ -359,7 +359,7 @@ impl LinSigma {
             // Nothing to ask for; but replicas must not take us for dead.
             Phase::Inside { asked } => (asked, None),
         };
-        let due = quarter.map(|quarter| quarter.saturating_sub(ctx.now - asked.sent));
+        let due = quarter.map(|quarter| quarter.saturating_sub(ctx.now() - asked.sent));
         match patience.into_iter().chain(due).min() {
             Some(after) => ctx.set_timer(Timer::Resend, after),
             None => ctx.cancel_timer(Timer::Resend),

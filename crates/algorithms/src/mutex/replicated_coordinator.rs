@@ -387,8 +387,12 @@ impl ReplicatedCoordinator {
         let targets = self.targets(ctx);
         ctx.multicast(targets.iter(), Msg::Req { attempt: self.attempt });
         ctx.set_timer(Timer::Timeout, ctx.config.timeout);
-        self.phase =
-            Phase::Asking { began: ctx.now, failures, missing: targets, granters: NodeSet::new() };
+        self.phase = Phase::Asking {
+            began: ctx.now(),
+            failures,
+            missing: targets,
+            granters: NodeSet::new(),
+        };
     }
 
     fn targets(&self, ctx: &mut Ctx<Self>) -> NodeSet {
@@ -433,7 +437,7 @@ impl ReplicatedCoordinator {
             }
             return;
         }
-        let left = ctx.config.lease.map(|lease| lease.saturating_sub(ctx.now - *began));
+        let left = ctx.config.lease.map(|lease| lease.saturating_sub(ctx.now() - *began));
         if left == Some(Duration::ZERO) {
             return self.give_up(ctx);
         }
