@@ -1,0 +1,38 @@
+//! The counts of the reference model, on which several checkers agree.
+
+use conclave_oracle::packed::Packed;
+use conclave_oracle::{Counts, Search, actors, count, explore};
+
+const THREE_ONCE: Counts = Counts { distinct: 2_049, generated: 5_489, depth: 19, violated: false };
+const THREE_TWICE: Counts =
+    Counts { distinct: 25_674, generated: 71_373, depth: 37, violated: false };
+const FOUR_ONCE: Counts =
+    Counts { distinct: 1_402_298, generated: 7_398_199, depth: 33, violated: false };
+
+#[test]
+fn actors_give_the_golden_counts() {
+    for search in [Search::Breadth, Search::Depth] {
+        assert_eq!(explore(actors::model(3, 1), search, 1), THREE_ONCE);
+        assert_eq!(explore(actors::model(3, 2), search, 1), THREE_TWICE);
+    }
+}
+
+#[test]
+fn the_packed_model_gives_the_golden_counts() {
+    for search in [Search::Breadth, Search::Depth] {
+        assert_eq!(explore(Packed::new(3, 1), search, 1), THREE_ONCE);
+        assert_eq!(explore(Packed::new(3, 2), search, 1), THREE_TWICE);
+    }
+    assert_eq!(explore(Packed::new(4, 1), Search::Depth, 2), FOUR_ONCE);
+}
+
+#[test]
+fn the_reference_protocol_gives_the_golden_counts() {
+    assert_eq!(count("oracle/ricart-agrawala", 3, 1, false, 1), THREE_ONCE);
+    assert_eq!(count("oracle/ricart-agrawala", 3, 2, false, 1), THREE_TWICE);
+}
+
+#[test]
+fn without_the_tie_break_two_get_in() {
+    assert!(explore(Packed::new(2, 1).without_tie_break(), Search::Breadth, 1).violated);
+}
