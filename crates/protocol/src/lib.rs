@@ -15,6 +15,7 @@ mod info;
 mod label;
 mod labels;
 mod node;
+mod permute;
 mod protocol;
 mod reliable;
 mod setup;
@@ -29,6 +30,7 @@ pub use info::{Channels, Crashes, Detector, Info, Links, Model, Mutant, Opt, Pro
 pub use label::label;
 pub use labels::labels;
 pub use node::{NodeId, NodeSet};
+pub use permute::renamed;
 pub use protocol::{Charge, Entry, Input, Never, Protocol, Value};
 pub use reliable::{Place, Reliable, ReliableConfig, ReliableMsg, ReliableTimer};
 pub use setup::{Setup, Unfit};
