@@ -47,6 +47,7 @@ catalogue! {
         mutex::lamport::ACK_SUPPRESSION,
         mutex::ricart_agrawala::PLAIN,
         mutex::ricart_agrawala::MULTICAST,
+        mutex::ricart_agrawala::BARE_REPLY,
         mutex::ricart_agrawala::FD,
         mutex::ricart_agrawala::NOTIFY_ONE,
         mutex::ricart_agrawala::NO_TIE_BREAK,

@@ -83,8 +83,8 @@ impl Model {
     pub const RELIABLE: Self = Self { channels: Channels::Reliable, ..Self::FIFO };
 }
 
-/// What becomes of messages on their way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+/// What becomes of messages on their way, the worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Channels {
     /// They may be lost, repeated and reordered.

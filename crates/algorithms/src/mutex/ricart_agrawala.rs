@@ -69,7 +69,7 @@ pub struct RicartAgrawala {
 enum Phase {
     Outside,
     Waiting { asked: Stamp, missing: NodeSet },
-    Inside,
+    Inside { asked: Stamp },
 }
 
 /// Which rules there are beside the first four, and which of these are spoilt.
@@ -79,6 +79,8 @@ pub struct Config {
     detector: bool,
     /// Rule 4 replies only to the first deferred node.
     notify_one: bool,
+    /// Replies carry no time.
+    bare_reply: bool,
     /// Rule 2 takes requests with equal times for each other's juniors.
     no_tie_break: bool,
 }
@@ -89,7 +91,7 @@ pub enum Msg {
     /// May I? I asked at this time.
     Request(Stamp),
     /// You may, as far as I am concerned. My clock is at this time.
-    Reply(Stamp),
+    Reply(Option<Stamp>),
 }
 
 /// The algorithm as published.
@@ -141,6 +143,30 @@ pub static FD: Entry<RicartAgrawala> = Entry {
         ..PLAIN.info
     },
     config: |_| Ok(Config { detector: true, ..Config::default() }),
+    ..PLAIN
+};
+
+/// Replies carry no time, as they were first published.
+pub static BARE_REPLY: Entry<RicartAgrawala> = Entry {
+    info: Info {
+        id: "mutex/ricart-agrawala-bare-reply",
+        title: "Ricart–Agrawala with bare replies",
+        summary: "as first published: a reply says yes and nothing else",
+        holds: &[
+            Property::Exclusion,
+            Property::NoDeadlock,
+            Property::NoStarvation,
+            Property::FcfsTimestamp,
+            Property::FenceOrder,
+        ],
+        fails: &[(
+            Property::FcfsHappenedBefore,
+            "p0 asks, and hears of nobody else's request; p1 learns of p0's by a reply that names no \
+             time, asks with an equal or lower time than p0, and goes first",
+        )],
+        ..PLAIN.info
+    },
+    config: |_| Ok(Config { bare_reply: true, ..Config::default() }),
     ..PLAIN
 };
 
@@ -217,7 +243,8 @@ impl Protocol for RicartAgrawala {
                 if ctx.config.notify_one {
                     deferred = deferred.first().into_iter().collect();
                 }
-                ctx.multicast(deferred.iter(), Msg::Reply(self.clock.now(ctx.me)));
+                let reply = self.reply(ctx);
+                ctx.multicast(deferred.iter(), reply);
             }
         }
     }
@@ -232,16 +259,19 @@ impl Protocol for RicartAgrawala {
                         asked.time < theirs.time
                     }
                     Phase::Waiting { asked, .. } => asked < theirs,
-                    Phase::Inside => true,
+                    Phase::Inside { asked: _ } => true,
                 };
                 if defer {
                     self.deferred.insert(from);
                 } else {
-                    ctx.send(from, Msg::Reply(self.clock.now(ctx.me)));
+                    let reply = self.reply(ctx);
+                    ctx.send(from, reply);
                 }
             }
             Msg::Reply(theirs) => {
-                self.clock.observe(theirs);
+                if let Some(theirs) = theirs {
+                    self.clock.observe(theirs);
+                }
                 self.on_consent(from, ctx);
             }
         }
@@ -268,6 +298,10 @@ impl Protocol for RicartAgrawala {
 }
 
 impl RicartAgrawala {
+    fn reply(&self, ctx: &Ctx<Self>) -> Msg {
+        Msg::Reply((!ctx.config.bare_reply).then(|| self.clock.now(ctx.me)))
+    }
+
     /// `peer` has said yes, or has crashed.
     fn on_consent(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
         if let Phase::Waiting { missing, .. } = &mut self.phase {
@@ -280,9 +314,9 @@ impl RicartAgrawala {
         if let Phase::Waiting { asked, missing } = &self.phase
             && missing.is_empty()
         {
-            let token = asked.token();
-            self.phase = Phase::Inside;
-            ctx.notify(Notice::Acquired { token });
+            let asked = *asked;
+            self.phase = Phase::Inside { asked };
+            ctx.notify(Notice::Acquired { token: asked.token() });
         }
     }
 }
@@ -320,12 +354,12 @@ mod tests {
 
         let entered = at(0, |ctx| {
             for peer in [1, 2].map(NodeId) {
-                p0.on_message(peer, Msg::Reply(Stamp { time: 1, node: peer }), ctx);
+                p0.on_message(peer, Msg::Reply(Some(Stamp { time: 1, node: peer })), ctx);
             }
         });
         assert_eq!(entered, [Effect::Notify(Notice::Acquired { token: mine.token() })]);
 
         let left = at(0, |ctx| p0.on_request(Request::Release, ctx));
-        assert_eq!(left, [Effect::Send { to: NodeId(2), msg: Msg::Reply(mine) }]);
+        assert_eq!(left, [Effect::Send { to: NodeId(2), msg: Msg::Reply(Some(mine)) }]);
     }
 }

@@ -1,0 +1,389 @@
+//! The parts that global states are made of, each given a small number when it first appears, and
+//! the steps between them, each computed once.
+//!
+//! A step is a pure function of what stands at a node and of what happens there; there are few of
+//! both, and many combinations. So the search handles vectors of numbers, and the rules of the
+//! algorithm run only when a pair of numbers meets for the first time.
+
+use std::time::Duration;
+
+use conclave_protocol::{Channels, Client, Mark, Marked, NodeId, Protocol};
+use indexmap::IndexSet;
+use rustc_hash::{FxBuildHasher, FxHashMap};
+
+use crate::local::{Envelope, Local, NEXT, Rules, Stimulus};
+use crate::{Budgets, CheckSpec, Timers};
+
+type Interned<T> = IndexSet<T, FxBuildHasher>;
+
+/// All parts and steps known so far.
+pub(crate) struct Space<P: Protocol, C> {
+    pub(crate) rules: Rules<P>,
+    pub(crate) ordered: bool,
+    pub(crate) n: usize,
+    locals: Interned<(NodeId, Local<P, C>)>,
+    envelopes: Interned<Envelope<P::Msg>>,
+    /// What is on its way along one link; the first is nothing. Sorted where order is free.
+    links: Interned<Box<[u32]>>,
+    globals: Interned<Global>,
+    steps: Vec<Step>,
+    taken: FxHashMap<(u32, Happening), (u32, u32)>,
+    /// Events that are told apart when orders are compared and fairness is judged.
+    events: Interned<(NodeId, Event)>,
+    happenings: Interned<Stimulus<P>>,
+    /// Whether a rule has looked at a clock that is not kept.
+    pub(crate) wants_clock: bool,
+}
+
+/// What is at no node and on no link.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Global {
+    /// What may still go wrong.
+    pub(crate) budgets: Budgets,
+    /// The nodes that are apart from the rest, one bit each; none while the network is whole.
+    pub(crate) apart: u32,
+    /// The highest token so far.
+    pub(crate) high: Option<u64>,
+    /// Whether a grant came with a token no higher than an earlier one.
+    pub(crate) unfenced: bool,
+    /// Who led in which epoch.
+    pub(crate) leaders: Vec<(u64, NodeId)>,
+    /// Whether two led in one.
+    pub(crate) split: bool,
+    /// Messages so far that whoever enters next pays for.
+    pub(crate) pending: u32,
+}
+
+/// Something that may happen at a node, as a number or two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Happening {
+    /// A message arrives from a node.
+    Deliver { from: u8, envelope: u32 },
+    /// Anything else, by its number.
+    Other(u32),
+}
+
+/// An event as fairness and independence see it: which it is matters, not what it says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Event {
+    /// The first message of a link arrives.
+    Link(NodeId),
+    /// This message of a link arrives.
+    Message(NodeId, u32),
+    /// Anything else, by its number.
+    Other(u32),
+}
+
+/// One step of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub(crate) local: u32,
+    pub(crate) sends: Box<[(NodeId, u32)]>,
+    pub(crate) marks: Box<[Mark]>,
+    pub(crate) choices: Box<[u32]>,
+    /// How many messages it sends that each node pays for, if they are counted.
+    pub(crate) costs: Box<[u32]>,
+    /// How many of them whoever enters next pays for.
+    pub(crate) pending: u32,
+}
+
+/// Something that a node may do by itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spontaneous {
+    pub(crate) happening: Happening,
+    pub(crate) kind: Kind,
+    /// How long until it happens, for timers where that matters.
+    pub(crate) after: Duration,
+}
+
+/// What kind of thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The application asks for something, as it may or may not.
+    Ask,
+    /// The application gives something back, as it will.
+    Release,
+    Timer,
+}
+
+impl<P: Protocol, C: Client<P>> Space<P, C> {
+    pub(crate) fn new(rules: Rules<P>, spec: &CheckSpec) -> Self {
+        let mut links = Interned::default();
+        links.insert(Box::default());
+        let n = rules.topology.len() as usize;
+        Self {
+            rules,
+            ordered: spec.channels == Channels::Fifo,
+            n,
+            locals: Interned::default(),
+            envelopes: Interned::default(),
+            links,
+            globals: Interned::default(),
+            steps: Vec::new(),
+            taken: FxHashMap::default(),
+            events: Interned::default(),
+            happenings: Interned::default(),
+            wants_clock: false,
+        }
+    }
+
+    pub(crate) fn local(&self, id: u32) -> &(NodeId, Local<P, C>) {
+        &self.locals[id as usize]
+    }
+
+    pub(crate) fn global(&self, id: u32) -> &Global {
+        &self.globals[id as usize]
+    }
+
+    pub(crate) fn link(&self, id: u32) -> &[u32] {
+        &self.links[id as usize]
+    }
+
+    pub(crate) fn envelope(&self, id: u32) -> &Envelope<P::Msg> {
+        &self.envelopes[id as usize]
+    }
+
+    pub(crate) fn step(&self, id: u32) -> &Step {
+        &self.steps[id as usize]
+    }
+
+    /// The stimulus behind a happening.
+    pub(crate) fn stimulus(&self, happening: Happening) -> Stimulus<P> {
+        match happening {
+            Happening::Deliver { from, envelope } => Stimulus::Deliver {
+                from: NodeId(u32::from(from)),
+                envelope: self.envelope(envelope).clone(),
+            },
+            Happening::Other(number) => self.happenings[number as usize].clone(),
+        }
+    }
+
+    /// How many locals, envelopes, links and steps there are.
+    pub(crate) fn sizes(&self) -> [usize; 4] {
+        [self.locals.len(), self.envelopes.len(), self.links.len(), self.steps.len()]
+    }
+
+    /// Every happening that a step was computed for.
+    pub(crate) fn happened(&self) -> impl Iterator<Item = Stimulus<P>> + '_ {
+        let mut seen = IndexSet::<Happening, FxBuildHasher>::default();
+        seen.extend(self.taken.keys().map(|(_, happening)| *happening));
+        seen.into_iter().map(|happening| self.stimulus(happening))
+    }
+
+    pub(crate) fn add_local(&mut self, node: NodeId, local: Local<P, C>) -> u32 {
+        number(self.locals.insert_full((node, local)).0)
+    }
+
+    pub(crate) fn add_global(&mut self, global: Global) -> u32 {
+        number(self.globals.insert_full(global).0)
+    }
+
+    pub(crate) fn add_happening(&mut self, stimulus: Stimulus<P>) -> Happening {
+        Happening::Other(number(self.happenings.insert_full(stimulus).0))
+    }
+
+    /// The number of an event, by which fairness and independence know it.
+    pub(crate) fn add_event(&mut self, node: NodeId, event: Event) -> u16 {
+        let (number, _) = self.events.insert_full((node, event));
+        u16::try_from(number).unwrap_or(u16::MAX)
+    }
+
+    /// The link with one message more: behind the others, or wherever it belongs.
+    pub(crate) fn append(&mut self, link: u32, envelope: u32) -> u32 {
+        let mut content = self.links[link as usize].to_vec();
+        let place = if self.ordered {
+            content.len()
+        } else {
+            content.partition_point(|&it| it <= envelope)
+        };
+        content.insert(place, envelope);
+        number(self.links.insert_full(content.into()).0)
+    }
+
+    /// The link with its first message twice, or with this one twice where order is free.
+    pub(crate) fn repeat(&mut self, link: u32, envelope: u32) -> u32 {
+        let mut content = self.links[link as usize].to_vec();
+        let place = content.iter().position(|&it| it == envelope).expect("it is on its way");
+        content.insert(place, envelope);
+        number(self.links.insert_full(content.into()).0)
+    }
+
+    /// The messages of a link that may arrive next, each with what is left then.
+    pub(crate) fn heads(&mut self, link: u32) -> Vec<(u32, u32)> {
+        let content = self.links[link as usize].to_vec();
+        let mut heads = Vec::new();
+        for (place, &envelope) in content.iter().enumerate() {
+            if place > 0 && (self.ordered || content[place - 1] == envelope) {
+                continue;
+            }
+            let mut rest = content.clone();
+            rest.remove(place);
+            heads.push((envelope, number(self.links.insert_full(rest.into()).0)));
+        }
+        heads
+    }
+
+    /// What the node may do by itself.
+    pub(crate) fn spontaneous(&mut self, local: u32) -> Vec<Spontaneous> {
+        let (_, at) = self.local(local).clone();
+        let mut can = Vec::new();
+        if at.state.is_none() {
+            return can;
+        }
+        for (_, request) in at.requests() {
+            let kind = if request.mark() == Mark::Left { Kind::Release } else { Kind::Ask };
+            let happening = self.add_happening(Stimulus::Ask(request));
+            can.push(Spontaneous { happening, kind, after: Duration::ZERO });
+        }
+        for (timer, after) in &at.timers {
+            let happening = self.add_happening(Stimulus::Timer(*timer));
+            can.push(Spontaneous { happening, kind: Kind::Timer, after: *after });
+        }
+        can
+    }
+
+    /// The steps that `happening` may cause at the node: their numbers are consecutive.
+    pub(crate) fn take(&mut self, local: u32, happening: Happening) -> (u32, u32) {
+        if let Some(&steps) = self.taken.get(&(local, happening)) {
+            return steps;
+        }
+        let stimulus = self.stimulus(happening);
+        let (node, at) = self.local(local).clone();
+        let first = number(self.steps.len());
+        for reaction in at.react(node, &stimulus, &self.rules) {
+            self.wants_clock |= reaction.looked
+                && self.rules.timers == Timers::Quiet
+                && !self.rules.watch.clock;
+            let mut costs = vec![0; if self.rules.watch.owners { self.n } else { 0 }];
+            let mut pending = 0;
+            for (_, envelope) in &reaction.sends {
+                match envelope.owner {
+                    NEXT => pending += 1,
+                    owner => costs.get_mut(usize::from(owner)).into_iter().for_each(|it| *it += 1),
+                }
+            }
+            let sends = reaction.sends.into_iter().map(|(to, envelope)| {
+                (to, number(self.envelopes.insert_full(envelope).0))
+            });
+            let sends = sends.collect();
+            let local = self.add_local(node, reaction.local);
+            self.steps.push(Step {
+                local,
+                sends,
+                marks: reaction.marks.into(),
+                choices: reaction.choices.into(),
+                costs: costs.into(),
+                pending,
+            });
+        }
+        let steps = (first, number(self.steps.len()) - first);
+        self.taken.insert((local, happening), steps);
+        steps
+    }
+
+    /// The node after a crash. If it will not come back, what it might do then does not matter.
+    pub(crate) fn crash(&mut self, local: u32, for_good: bool) -> u32 {
+        let (node, at) = self.local(local);
+        let (node, mut down) = (*node, at.crashed());
+        if for_good {
+            down = Local { clock: down.clock, ..Local::off(0) };
+        }
+        self.add_local(node, down)
+    }
+
+    /// The node when so much time has passed.
+    pub(crate) fn later(&mut self, local: u32, span: Duration) -> u32 {
+        let (node, at) = self.local(local);
+        let (node, at) = (*node, at.later(span, self.rules.watch.clock));
+        self.add_local(node, at)
+    }
+
+    /// What `step` at a node does to what is at no node: tokens, epochs, messages to be paid for.
+    pub(crate) fn note(&mut self, global: u32, step: u32) -> u32 {
+        let mut after = self.global(global).clone();
+        let step = &self.steps[step as usize];
+        let watch = &self.rules.watch;
+        for mark in &step.marks {
+            match *mark {
+                Mark::Entered { token } => {
+                    after.pending = 0;
+                    if watch.tokens {
+                        after.unfenced |= after.high.is_some_and(|high| token <= high);
+                        after.high = after.high.max(Some(token));
+                    }
+                }
+                Mark::Follows { leader, epoch } if watch.epochs => {
+                    let known = after.leaders.iter().find(|(it, _)| *it == epoch);
+                    match known {
+                        Some((_, first)) => after.split |= *first != leader,
+                        None => {
+                            let place = after.leaders.partition_point(|(it, _)| *it < epoch);
+                            after.leaders.insert(place, (epoch, leader));
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        after.pending += step.pending;
+        self.add_global(after)
+    }
+
+    /// Whether one after the other comes to the same either way: the same node in the end, and on
+    /// every link the same messages.
+    pub(crate) fn commute(&mut self, local: u32, a: Happening, b: Happening) -> bool {
+        let Some((first_a, after_a)) = self.only(local, a) else { return false };
+        let Some((first_b, after_b)) = self.only(local, b) else { return false };
+        if !self.may(after_a, b) || !self.may(after_b, a) {
+            return false;
+        }
+        let Some((then_b, end_ab)) = self.only(after_a, b) else { return false };
+        let Some((then_a, end_ba)) = self.only(after_b, a) else { return false };
+        if end_ab != end_ba {
+            return false;
+        }
+        let steps = [first_a, then_b, first_b, then_a];
+        let [a, then_b, b, then_a] = steps.map(|step| &self.steps[step as usize]);
+        // What is kept about the past sees who was first.
+        if [a, b].iter().all(|step| !step.marks.is_empty()) {
+            return false;
+        }
+        let sent = |first: &Step, second: &Step| {
+            let mut sends = [&first.sends[..], &second.sends[..]].concat();
+            if self.ordered {
+                sends.sort_by_key(|(to, _)| *to);
+            } else {
+                sends.sort_unstable();
+            }
+            sends
+        };
+        a.marks == then_a.marks
+            && b.marks == then_b.marks
+            && a.costs == then_a.costs
+            && b.costs == then_b.costs
+            && sent(a, then_b) == sent(b, then_a)
+    }
+
+    /// The step that `happening` causes, if there is but one, and what it leaves.
+    fn only(&mut self, local: u32, happening: Happening) -> Option<(u32, u32)> {
+        match self.take(local, happening) {
+            (step, 1) => Some((step, self.steps[step as usize].local)),
+            _ => None,
+        }
+    }
+
+    /// Whether `happening` may happen at the node.
+    fn may(&mut self, local: u32, happening: Happening) -> bool {
+        match happening {
+            Happening::Deliver { .. } => self.local(local).1.state.is_some(),
+            Happening::Other(_) => {
+                self.spontaneous(local).iter().any(|can| can.happening == happening)
+            }
+        }
+    }
+}
+
+/// What is numbered here is far less than global states, which 32 bits number, too.
+fn number(index: usize) -> u32 {
+    u32::try_from(index).expect("fewer than 2^32 parts")
+}

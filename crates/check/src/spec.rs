@@ -1,0 +1,227 @@
+use std::ops::Range;
+
+use conclave_protocol::{
+    Channels, Crashes, Detector, Info, Property, Setup, Timing, Topology, Unfit,
+};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+/// Everything a check depends on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CheckSpec {
+    /// The id of the algorithm, such as `mutex/ricart-agrawala`.
+    pub algorithm: String,
+    /// The make-up of the system.
+    pub setup: Setup,
+    /// The nodes whose applications ask.
+    pub clients: Range<u32>,
+    /// How often each of them asks at most.
+    pub requests: u32,
+    /// What becomes of messages: in order, or as they come. Loss and repetition are budgets.
+    pub channels: Channels,
+    /// When timers run out.
+    pub timers: Timers,
+    /// Whether crashes and recoveries are told to the other nodes.
+    pub detector: bool,
+    /// What may go wrong, how often at most.
+    pub budgets: Budgets,
+    /// What has to hold.
+    pub properties: Vec<Property>,
+    /// How many may be inside at once.
+    pub places: u32,
+    /// Whether orders that cannot be told apart are explored once. Every state is visited all the
+    /// same; what is said of endless runs needs every edge, and turns it off.
+    pub reduction: bool,
+    /// Whether states that differ only in the nodes' names are explored once.
+    pub symmetry: bool,
+    /// Whether the messages of each entry are counted, over all runs.
+    pub count: bool,
+    /// When to give up.
+    pub limits: Limits,
+}
+
+/// When timers run out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Timers {
+    /// At any moment, in any order: nothing is known about time.
+    Anytime,
+    /// In the order of their deadlines, and never while a message or a word of the failure detector
+    /// is on its way: time-outs are long and messages fast.
+    Quiet,
+}
+
+/// How often something may go wrong, in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Budgets {
+    /// A node stops.
+    pub crashes: u8,
+    /// A stopped node boots with what it had saved.
+    pub recoveries: u8,
+    /// A stopped node boots having forgotten everything.
+    pub amnesias: u8,
+    /// A message is lost.
+    pub losses: u8,
+    /// A message arrives once more.
+    pub repeats: u8,
+    /// The network falls into two parts, until it is whole again.
+    pub partitions: u8,
+    /// A node's failure detector suspects a live node, until it takes that back.
+    pub suspicions: u8,
+    /// A node asks to become a member.
+    pub joins: u8,
+    /// A node asks to leave the group.
+    pub leaves: u8,
+    /// A timer runs out; as often as it likes if not set.
+    pub timers: Option<u8>,
+    /// Whether a node may crash in the middle of a step, some of its messages having left.
+    pub mid_step: bool,
+}
+
+impl Budgets {
+    /// Whether nothing but timers is left.
+    pub fn is_spent(&self) -> bool {
+        Self { timers: None, mid_step: false, ..*self } == Self::default()
+    }
+}
+
+/// When to give up, and how hard to try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// How many threads search.
+    pub threads: usize,
+    /// How many bytes the search may take.
+    pub memory: usize,
+    /// How many steps a run may have.
+    pub depth: Option<u32>,
+    /// How many states may be visited.
+    pub states: Option<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { threads: 1, memory: 2 << 30, depth: None, states: None }
+    }
+}
+
+/// Why there can be no such check.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum CheckError {
+    /// The algorithm does not run in such a system.
+    #[error("{0}")]
+    Unfit(#[from] Unfit),
+    /// There are no nodes, or more than there is room for.
+    #[error("a system to check has 1 to {MOST_NODES} nodes, not {nodes}")]
+    BadSize {
+        /// How many there would be.
+        nodes: u32,
+    },
+    /// States that differ in names only do not behave alike.
+    #[error("{algorithm} is not symmetric: {why}; check it without --symmetry")]
+    NotSymmetric {
+        /// The algorithm.
+        algorithm: String,
+        /// What names decide.
+        why: String,
+    },
+    /// Two things were asked for that do not go together.
+    #[error("{0}")]
+    Contradiction(String),
+}
+
+/// As many nodes as fit into the masks that the checker keeps; far more than can be checked.
+pub const MOST_NODES: u32 = 16;
+
+impl CheckSpec {
+    /// A check of everything that the algorithm promises, in the given system, within its model
+    /// and without faults: each of `clients` asks once.
+    pub fn new(info: &Info, setup: Setup, clients: Range<u32>) -> Self {
+        let units = info.options.iter().find(|option| option.name == "units");
+        let set = setup.options.get("units").map(String::as_str);
+        let units = set.or_else(|| units.map(|option| option.default));
+        let places = units.and_then(|text| text.parse().ok()).unwrap_or(1);
+        Self {
+            algorithm: info.id.to_owned(),
+            setup,
+            clients,
+            requests: 1,
+            channels: info.model.channels,
+            timers: match info.model.timing {
+                Timing::Asynchronous => Timers::Anytime,
+                Timing::Synchronous => Timers::Quiet,
+            },
+            detector: info.model.detector != Detector::None,
+            budgets: Budgets::default(),
+            properties: info.holds.to_vec(),
+            places,
+            reduction: true,
+            symmetry: false,
+            count: false,
+            limits: Limits::default(),
+        }
+    }
+
+    /// How the check goes beyond what the algorithm assumes, in words; empty if it does not.
+    pub fn beyond(&self, info: &Info) -> Vec<String> {
+        let (model, budgets) = (&info.model, &self.budgets);
+        let mut beyond = Vec::new();
+        let mut note = |is: bool, what: &str| {
+            if is {
+                beyond.push(what.to_owned());
+            }
+        };
+        note(
+            self.channels < model.channels,
+            "messages may overtake each other, and it relies on their order",
+        );
+        let lossy = model.channels == Channels::Lossy;
+        note(budgets.losses > 0 && !lossy, "messages may be lost, and it relies on each arriving");
+        note(budgets.repeats > 0 && !lossy, "messages may be repeated, and it relies on each arriving once");
+        note(budgets.partitions > 0 && !model.partitions, "the network may fall apart");
+        note(budgets.crashes > 0 && model.crashes == Crashes::None, "nodes may crash");
+        note(
+            budgets.recoveries > 0 && model.crashes < Crashes::Recover,
+            "nodes may come back after a crash",
+        );
+        note(
+            budgets.amnesias > 0 && model.crashes < Crashes::Amnesia,
+            "nodes may forget everything in a crash",
+        );
+        note(
+            budgets.suspicions > 0 && model.detector != Detector::Eventual,
+            "live nodes may be suspected",
+        );
+        note(
+            self.timers == Timers::Anytime && model.timing == Timing::Synchronous,
+            "timers may run out at any moment, and it relies on time",
+        );
+        note(
+            budgets.crashes > 0 && !self.detector && model.detector != Detector::None,
+            "nobody is told of crashes",
+        );
+        beyond
+    }
+
+    pub(crate) fn validate(&self) -> Result<(), CheckError> {
+        let nodes = self.setup.n();
+        if nodes == 0 || nodes > MOST_NODES {
+            return Err(CheckError::BadSize { nodes });
+        }
+        debug_assert!(MOST_NODES < Topology::MOST_NODES);
+        Ok(())
+    }
+}
+
+/// What is said of endless runs, or of how runs end.
+pub(crate) fn is_liveness(property: Property) -> bool {
+    matches!(
+        property,
+        Property::NoDeadlock
+            | Property::NoStarvation
+            | Property::OneLeader
+            | Property::LeaderKnown
+            | Property::BestLeads
+            | Property::Completeness
+    )
+}
