@@ -2,11 +2,15 @@
 
 use std::sync::Mutex;
 
-use conclave_protocol::{Client, Entry, NodeId, Protocol};
+use conclave_protocol::{Client, Entry, Mark, Property, Protocol};
 
+use crate::liveness::Liveness;
 use crate::local::{Local, Rules, Stimulus, Watch};
-use crate::search::{Found, Plan, Progress, search};
+use crate::report::{Coverage, Judgement, Report, Verdict, Violation};
+use crate::search::{Plan, Progress, search};
 use crate::space::{Global, Space};
+use crate::witness::{Pick, Start, explain, retrace};
+use crate::worker::Worker;
 use crate::worker::{Shape, number_links};
 use crate::{CheckError, CheckSpec};
 
@@ -15,7 +19,7 @@ pub(crate) fn begin<P: Protocol, C: Client<P>>(
     entry: &Entry<P>,
     spec: &CheckSpec,
     watch: Watch,
-) -> Result<(Space<P, C>, Vec<u32>), CheckError> {
+) -> Result<(Space<P, C>, Start), CheckError> {
     let config = (entry.config)(&spec.setup)?;
     let topology = spec.setup.topology.clone();
     let (timers, requests) = (spec.timers, spec.requests);
@@ -23,7 +27,7 @@ pub(crate) fn begin<P: Protocol, C: Client<P>>(
     let rules = Rules { topology: topology.clone(), config, timers, requests, watch };
     let mut space = Space::new(rules, spec);
     number_links(&mut space, &topology);
-    let mut start = vec![0; shape.slots()];
+    let (mut start, mut sent) = (vec![0; shape.slots()], Vec::new());
     for node in topology.nodes() {
         let asks = if spec.clients.contains(&node.0) { requests } else { 0 };
         let off = space.add_local(node, Local::off(asks));
@@ -39,6 +43,7 @@ pub(crate) fn begin<P: Protocol, C: Client<P>>(
         for &(to, envelope) in &step.sends {
             let slot = shape.slot(node.index(), to.index());
             start[slot] = space.append(start[slot], envelope);
+            sent.push((slot - shape.n, envelope));
         }
     }
     let global = Global {
@@ -51,24 +56,142 @@ pub(crate) fn begin<P: Protocol, C: Client<P>>(
         pending: 0,
     };
     start[shape.slots() - 1] = space.add_global(global);
-    Ok((space, start))
+    Ok((space, Start { state: start, sent }))
 }
 
-/// Counts.
-pub fn count<P: Protocol, C: Client<P>>(
+/// Checks an algorithm: explores every run within the budgets, and says of each property that it
+/// holds, or shows a run that violates it.
+pub fn check<P: Protocol, C: Client<P>>(
     entry: &Entry<P>,
     spec: &CheckSpec,
     progress: &Progress,
-) -> Result<(u64, u64, u32, Vec<(conclave_protocol::Property, usize)>, [usize; 4], usize), CheckError> {
+) -> Result<Report, CheckError> {
     spec.validate()?;
-    let watch = Watch::of(spec);
-    let shape = Shape::new(spec, watch);
+    let mut watch = Watch::of(spec);
+    loop {
+        let (report, wants_clock) = attempt::<P, C>(entry, spec, watch, progress)?;
+        if !wants_clock {
+            return Ok(report);
+        }
+        // A rule looks at the clock: then the time is part of every state.
+        watch.clock = true;
+    }
+}
+
+/// One search, and whether it was in vain because it kept no clock.
+fn attempt<P: Protocol, C: Client<P>>(
+    entry: &Entry<P>,
+    spec: &CheckSpec,
+    watch: Watch,
+    progress: &Progress,
+) -> Result<(Report, bool), CheckError> {
+    let mut shape = Shape::new(spec, watch);
+    let graph = !shape.liveness.is_empty() || spec.count;
+    shape.compare &= !graph;
     let (space, start) = begin::<P, C>(entry, spec, watch)?;
     let space = Mutex::new(space);
-    let plan = Plan { shape: &shape, limits: spec.limits, graph: false, exhaustive: true };
-    let Found { states, transitions, depth, violations, log, bytes, .. } = search(&space, &start, &plan, progress);
-    let violations = violations.into_iter().map(|(p, s)| (p, log.path(s).len())).collect();
-    let sizes = space.lock().unwrap().sizes();
-    let _ = NodeId(0);
-    Ok((states, transitions, depth, violations, sizes, bytes))
+    let exhaustive = spec.count;
+    let plan = Plan { shape: &shape, limits: spec.limits, graph, exhaustive };
+    let mut found = search(&space, &start.state, &plan, progress);
+    if space.lock().expect("no thread has failed").wants_clock {
+        return Ok((empty(), true));
+    }
+    let mut worker = Worker::new(&space, &shape);
+    let mut verdicts = Vec::new();
+    let log = std::mem::take(&mut found.log);
+    let edges = std::mem::take(&mut found.edges);
+    let mut liveness = None;
+    for &property in &spec.properties {
+        let at = found.violations.iter().find(|(violated, _)| *violated == property);
+        let verdict = if let Some(&(_, state)) = at {
+            let path: Vec<Pick> = log.path(state).into_iter().map(Pick::Print).collect();
+            let run = retrace(&mut worker, &start, &path);
+            let why = explain(&mut worker, property, &run);
+            Verdict::Violated(Violation { why, decisions: run.decisions, loop_from: None })
+        } else if found.stop.is_some() {
+            Verdict::Open
+        } else {
+            let lasso = shape.liveness.iter().position(|it| *it == property).and_then(|place| {
+                let liveness = liveness.get_or_insert_with(|| Liveness::new(&edges, &log, &shape));
+                liveness.lasso(property, place)
+            });
+            match lasso {
+                Some(lasso) => {
+                    let run = retrace(&mut worker, &start, &lasso.path);
+                    let why = lasso.why;
+                    let loop_from = Some(lasso.loop_from);
+                    Verdict::Violated(Violation { why, decisions: run.decisions, loop_from })
+                }
+                None => match vacuous(&space.lock().expect("no thread has failed"), property) {
+                    Some(why) => Verdict::Vacuous { why: why.to_owned() },
+                    None => Verdict::Holds,
+                },
+            }
+        };
+        verdicts.push(Judgement { property, verdict });
+    }
+    let space = space.into_inner().expect("no thread has failed");
+    let coverage = Coverage {
+        states: found.states,
+        transitions: found.transitions,
+        depth: found.depth,
+        terminal: found.terminal,
+        stop: found.stop,
+        collision: collision(found.states),
+        bytes: found.bytes as u64,
+        parts: space.sizes(),
+        reduced: shape.compare,
+        symmetric: false,
+        unexercised: unexercised(&space),
+    };
+    Ok((Report { verdicts, coverage, messages: None }, false))
+}
+
+fn empty() -> Report {
+    let coverage = Coverage {
+        states: 0,
+        transitions: 0,
+        depth: 0,
+        terminal: 0,
+        stop: None,
+        collision: 0.0,
+        bytes: 0,
+        parts: [0; 4],
+        reduced: false,
+        symmetric: false,
+        unexercised: Vec::new(),
+    };
+    Report { verdicts: Vec::new(), coverage, messages: None }
+}
+
+/// How likely it is that two of so many states have one fingerprint of 64 bits.
+fn collision(states: u64) -> f64 {
+    let pairs = states as f64 * states.saturating_sub(1) as f64 / 2.0;
+    -(-pairs / 2_f64.powi(64)).exp_m1()
+}
+
+/// Why a property holds for want of anything that it speaks of, if that is so.
+fn vacuous<P: Protocol, C: Client<P>>(
+    space: &Space<P, C>,
+    property: Property,
+) -> Option<&'static str> {
+    let told = |which: fn(&Mark) -> bool| space.marks().any(which);
+    let enters = || told(|mark| matches!(mark, Mark::Entered { .. }));
+    let follows = || told(|mark| matches!(mark, Mark::Follows { .. }));
+    match property {
+        Property::Exclusion
+        | Property::FenceOrder
+        | Property::FcfsTimestamp
+        | Property::FcfsHappenedBefore => (!enters()).then_some("nobody ever enters"),
+        Property::OneLeaderPerEpoch | Property::OneLeader => {
+            (!follows()).then_some("nobody is ever elected")
+        }
+        _ => None,
+    }
+}
+
+/// What kinds of messages, requests and timers there are that no step was caused by.
+fn unexercised<P: Protocol, C: Client<P>>(space: &Space<P, C>) -> Vec<String> {
+    let _ = space;
+    Vec::new()
 }

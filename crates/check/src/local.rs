@@ -64,11 +64,16 @@ pub(crate) const NEXT: u8 = u8::MAX - 1;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Stimulus<P: Protocol> {
     /// The node boots, with or without what it had saved.
-    Boot { remembers: bool },
+    Boot {
+        remembers: bool,
+    },
     /// The application makes this request, one of those that it may make.
     Ask(P::Request),
     /// A message arrives.
-    Deliver { from: NodeId, envelope: Envelope<P::Msg> },
+    Deliver {
+        from: NodeId,
+        envelope: Envelope<P::Msg>,
+    },
     /// A timer runs out.
     Timer(P::Timer),
     /// The failure detector, rightly or not, suspects or trusts.
@@ -154,11 +159,7 @@ impl<P: Protocol, C: Client<P>> Local<P, C> {
 
     /// The same node after a crash.
     pub(crate) fn crashed(&self) -> Self {
-        Self {
-            stable: self.stable.clone(),
-            clock: self.clock,
-            ..Self::off(self.left)
-        }
+        Self { stable: self.stable.clone(), clock: self.clock, ..Self::off(self.left) }
     }
 
     /// The same node when so much time has passed.

@@ -8,7 +8,7 @@ use conclave_protocol::{Client, Property, Protocol};
 use crate::graph::{Edge, Edges};
 use crate::space::Space;
 use crate::table::Table;
-use crate::worker::{ALONE, Shape, TELLS, TOUCHES, Worker, bit, fingerprint, REST};
+use crate::worker::{ALONE, REST, Shape, TELLS, TOUCHES, Worker, bit, fingerprint};
 use crate::{Limits, Stop};
 
 /// How far a search has come; for whoever watches it, and for stopping it.
@@ -222,7 +222,11 @@ pub(crate) fn search<P: Protocol, C: Client<P>>(
                 Some(Stop::Asked)
             } else if here + table.bytes() > plan.limits.memory {
                 Some(Stop::Memory)
-            } else if plan.limits.states.is_some_and(|most| visited.load(Ordering::Relaxed) as u64 >= most) {
+            } else if plan
+                .limits
+                .states
+                .is_some_and(|most| visited.load(Ordering::Relaxed) as u64 >= most)
+            {
                 Some(Stop::States)
             } else {
                 None
@@ -238,7 +242,15 @@ pub(crate) fn search<P: Protocol, C: Client<P>>(
             if found.stop.is_some() {
                 break;
             }
-            let shared = Shared { table: &table, portions: &portions, taken: &taken, visited: &visited, stride, plan, progress };
+            let shared = Shared {
+                table: &table,
+                portions: &portions,
+                taken: &taken,
+                visited: &visited,
+                stride,
+                plan,
+                progress,
+            };
             match &mut seekers[..] {
                 [alone] => alone.seek(&shared),
                 several => std::thread::scope(|scope| {

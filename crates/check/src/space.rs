@@ -163,6 +163,11 @@ impl<P: Protocol, C: Client<P>> Space<P, C> {
         [self.locals.len(), self.envelopes.len(), self.links.len(), self.steps.len()]
     }
 
+    /// Everything that applications were told.
+    pub(crate) fn marks(&self) -> impl Iterator<Item = &Mark> {
+        self.steps.iter().flat_map(|step| &step.marks)
+    }
+
     /// Every happening that a step was computed for.
     pub(crate) fn happened(&self) -> impl Iterator<Item = Stimulus<P>> + '_ {
         let mut seen = IndexSet::<Happening, FxBuildHasher>::default();
@@ -251,9 +256,8 @@ impl<P: Protocol, C: Client<P>> Space<P, C> {
         let (node, at) = self.local(local).clone();
         let first = number(self.steps.len());
         for reaction in at.react(node, &stimulus, &self.rules) {
-            self.wants_clock |= reaction.looked
-                && self.rules.timers == Timers::Quiet
-                && !self.rules.watch.clock;
+            self.wants_clock |=
+                reaction.looked && self.rules.timers == Timers::Quiet && !self.rules.watch.clock;
             let mut costs = vec![0; if self.rules.watch.owners { self.n } else { 0 }];
             let mut pending = 0;
             for (_, envelope) in &reaction.sends {
@@ -262,9 +266,10 @@ impl<P: Protocol, C: Client<P>> Space<P, C> {
                     owner => costs.get_mut(usize::from(owner)).into_iter().for_each(|it| *it += 1),
                 }
             }
-            let sends = reaction.sends.into_iter().map(|(to, envelope)| {
-                (to, number(self.envelopes.insert_full(envelope).0))
-            });
+            let sends = reaction
+                .sends
+                .into_iter()
+                .map(|(to, envelope)| (to, number(self.envelopes.insert_full(envelope).0)));
             let sends = sends.collect();
             let local = self.add_local(node, reaction.local);
             self.steps.push(Step {

@@ -177,7 +177,10 @@ impl CheckSpec {
         );
         let lossy = model.channels == Channels::Lossy;
         note(budgets.losses > 0 && !lossy, "messages may be lost, and it relies on each arriving");
-        note(budgets.repeats > 0 && !lossy, "messages may be repeated, and it relies on each arriving once");
+        note(
+            budgets.repeats > 0 && !lossy,
+            "messages may be repeated, and it relies on each arriving once",
+        );
         note(budgets.partitions > 0 && !model.partitions, "the network may fall apart");
         note(budgets.crashes > 0 && model.crashes == Crashes::None, "nodes may crash");
         note(

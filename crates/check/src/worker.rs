@@ -118,18 +118,40 @@ pub(crate) const NO_STEP: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Move {
     /// The application asks, or a timer runs out: the node's own doing.
-    Own { node: u8 },
+    Own {
+        node: u8,
+    },
     /// A message arrives.
-    Deliver { link: u8, envelope: u32 },
+    Deliver {
+        link: u8,
+        envelope: u32,
+    },
     /// A message comes to a node that is down, or to a gap in the network.
-    Vanish { link: u8, envelope: u32 },
-    Lose { link: u8, envelope: u32 },
-    Repeat { link: u8, envelope: u32 },
-    Crash { node: u8 },
-    Boot { node: u8 },
+    Vanish {
+        link: u8,
+        envelope: u32,
+    },
+    Lose {
+        link: u8,
+        envelope: u32,
+    },
+    Repeat {
+        link: u8,
+        envelope: u32,
+    },
+    Crash {
+        node: u8,
+    },
+    Boot {
+        node: u8,
+    },
     /// A node is told something that is not a message.
-    Told { node: u8 },
-    Partition { apart: u32 },
+    Told {
+        node: u8,
+    },
+    Partition {
+        apart: u32,
+    },
     Heal,
 }
 
@@ -516,14 +538,7 @@ impl<'a, P: Protocol, C: Client<P>> Worker<'a, P, C> {
 
     /// What a step changes that is at no node: what is kept about the past, and the budgets.
     #[cold]
-    fn touch(
-        &mut self,
-        maker: &Maker<'_>,
-        step: u32,
-        cut: u8,
-        print: &mut u64,
-        flags: &mut u8,
-    ) {
+    fn touch(&mut self, maker: &Maker<'_>, step: u32, cut: u8, print: &mut u64, flags: &mut u8) {
         let slot = self.shape.global_slot();
         let old = maker.state[slot];
         let mut global = old;
@@ -620,8 +635,7 @@ impl<'a, P: Protocol, C: Client<P>> Worker<'a, P, C> {
                 }
                 says = true;
                 let peer = NodeId(peer as u32);
-                let stimulus =
-                    if dead { Stimulus::Suspect(peer) } else { Stimulus::Trust(peer) };
+                let stimulus = if dead { Stimulus::Suspect(peer) } else { Stimulus::Trust(peer) };
                 self.tell(state, print, source, node, stimulus, FAIR | ALONE, None);
             }
         }
@@ -658,11 +672,8 @@ impl<'a, P: Protocol, C: Client<P>> Worker<'a, P, C> {
         };
         let mut maker = Maker::new(&state, print, source, node, event, happening);
         let slot = self.shape.global_slot();
-        maker.mv = if boots {
-            Move::Boot { node: node as u8 }
-        } else {
-            Move::Told { node: node as u8 }
-        };
+        maker.mv =
+            if boots { Move::Boot { node: node as u8 } } else { Move::Told { node: node as u8 } };
         maker.flags = flags | TELLS;
         for step in first..first + count {
             let before = self.candidates.len();
@@ -933,9 +944,9 @@ impl<'a, P: Protocol, C: Client<P>> Worker<'a, P, C> {
                 let pairs = leaders.iter().enumerate();
                 pairs.into_iter().all(|(i, a)| leaders[i + 1..].iter().all(|b| !together(*a, *b)))
             }
-            Property::LeaderKnown => live.iter().all(|&node| {
-                opinion(node).follows.is_some_and(|leader| up >> leader.0 & 1 == 1)
-            }),
+            Property::LeaderKnown => live
+                .iter()
+                .all(|&node| opinion(node).follows.is_some_and(|leader| up >> leader.0 & 1 == 1)),
             Property::BestLeads => live.iter().all(|&node| {
                 let best = live.last().map(|best| NodeId(*best as u32));
                 opinion(node).follows.is_none_or(|leader| Some(leader) == best)

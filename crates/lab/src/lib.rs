@@ -7,12 +7,18 @@
 use std::ops::Range;
 
 use conclave_algorithms::catalogue::{self, Visitor};
+use conclave_check::{CheckError, CheckSpec, Progress, Report};
 use conclave_protocol::{Client, Entry, Protocol, Reliable, Setup, Unfit};
 use conclave_sim::{Outcome, RunSpec, SpecError};
 
 /// Runs the algorithm that `spec` names; `None` if the catalogue has none of that name.
 pub fn run(spec: &RunSpec) -> Option<Result<Outcome, SpecError>> {
     catalogue::visit(&spec.algorithm, Run(spec))
+}
+
+/// Checks the algorithm that `spec` names; `None` if the catalogue has none of that name.
+pub fn check(spec: &CheckSpec, progress: &Progress) -> Option<Result<Report, CheckError>> {
+    catalogue::visit(&spec.algorithm, Check(spec, progress))
 }
 
 /// The nodes whose applications ask by default, in a system of the given make-up; `None` if there
@@ -47,5 +53,19 @@ impl Visitor for Clients<'_> {
     {
         let config = (entry.config)(self.0)?;
         Ok((entry.clients)(&config, self.0.n()))
+    }
+}
+
+struct Check<'a>(&'a CheckSpec, &'a Progress);
+
+impl Visitor for Check<'_> {
+    type Output = Result<Report, CheckError>;
+
+    fn visit<P, C>(self, entry: &'static Entry<P>) -> Self::Output
+    where
+        P: Protocol,
+        C: Client<P> + Client<Reliable<P>>,
+    {
+        conclave_check::check::<P, C>(entry, self.0, self.1)
     }
 }

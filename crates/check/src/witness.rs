@@ -1,0 +1,255 @@
+//! From states found to runs that can be followed.
+
+use conclave_protocol::{Client, Decision, Mark, NodeId, Property, Protocol, Time, What};
+
+use crate::local::Stimulus;
+use crate::space::{Happening, Space};
+use crate::worker::{Candidate, Move, NO_STEP, WHOLE, Worker, fingerprint};
+
+/// How a state on a path is recognised among those that its predecessor leads to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pick {
+    /// By half its fingerprint.
+    Print(u32),
+    /// By its place.
+    Place(usize),
+}
+
+/// The beginning of all runs.
+#[derive(Clone, Debug)]
+pub(crate) struct Start {
+    pub(crate) state: Vec<u32>,
+    /// What the nodes sent while booting: link and message.
+    pub(crate) sent: Vec<(usize, u32)>,
+}
+
+/// A run found again, step by step.
+pub(crate) struct Retraced {
+    pub(crate) decisions: Vec<Decision>,
+    /// The state it ends in.
+    pub(crate) state: Vec<u32>,
+    /// What the last step told the application.
+    pub(crate) marks: Vec<Mark>,
+    /// The node that took the last step.
+    pub(crate) node: NodeId,
+}
+
+/// Takes the path again and writes down the decisions.
+pub(crate) fn retrace<P: Protocol, C: Client<P>>(
+    worker: &mut Worker<'_, P, C>,
+    start: &Start,
+    path: &[Pick],
+) -> Retraced {
+    let mut state = start.state.clone();
+    // Messages in the order in which they were sent, which a state need not know.
+    let mut links: Vec<Vec<u32>> = vec![Vec::new(); worker.shape.links.len()];
+    for &(link, envelope) in &start.sent {
+        links[link].push(envelope);
+    }
+    let (mut decisions, mut marks, mut node) = (Vec::new(), Vec::new(), NodeId(0));
+    for pick in path {
+        worker.candidates.clear();
+        worker.changes.clear();
+        worker.expand(&state, fingerprint(&state), 0, 0);
+        let candidate = match *pick {
+            Pick::Place(place) => worker.candidates[place],
+            Pick::Print(print) => {
+                let mut all = worker.candidates.iter();
+                let found = all.find(|candidate| candidate.print as u32 == print);
+                *found.expect("a state is reached from its parent")
+            }
+        };
+        let before = state.clone();
+        let first = candidate.first_change as usize;
+        for &(slot, new) in &worker.changes[first..first + usize::from(candidate.changes)] {
+            state[usize::from(slot)] = new;
+        }
+        let space = worker.space.lock().expect("no thread has failed");
+        decisions.push(decision(&space, &candidate, &before, &state, &mut links, worker));
+        node = NodeId(u32::from(candidate.node));
+        marks = match candidate.step {
+            NO_STEP => Vec::new(),
+            step => space.step(step).marks.to_vec(),
+        };
+    }
+    Retraced { decisions, state, marks, node }
+}
+
+fn decision<P: Protocol, C: Client<P>>(
+    space: &Space<P, C>,
+    candidate: &Candidate,
+    before: &[u32],
+    after: &[u32],
+    links: &mut [Vec<u32>],
+    worker: &Worker<'_, P, C>,
+) -> Decision {
+    let name = |node: u8| NodeId(u32::from(node));
+    let shape = worker.shape;
+    let ends = |link: u8| {
+        let (from, to) = shape.links[usize::from(link)];
+        (name(from), name(to))
+    };
+    let place = |links: &[Vec<u32>], link: u8, envelope: u32| {
+        let place = links[usize::from(link)].iter().position(|it| *it == envelope);
+        place.expect("the message is on its way") as u32
+    };
+    let what = match candidate.mv {
+        Move::Own { node } => match space.stimulus(candidate.happening) {
+            Stimulus::Ask(request) => {
+                let (_, local) = space.local(before[usize::from(node)]);
+                let mut all = local.client.requests().into_iter();
+                let request = all.position(|it| it == request).expect("it may ask that") as u32;
+                What::Ask { node: name(node), request }
+            }
+            Stimulus::Timer(timer) => What::Timer { node: name(node), timer: format!("{timer:?}") },
+            other => unreachable!("{other:?} is not a node's own doing"),
+        },
+        Move::Deliver { link, envelope } | Move::Vanish { link, envelope } => {
+            let place = place(links, link, envelope);
+            links[usize::from(link)].remove(place as usize);
+            let (from, to) = ends(link);
+            What::Deliver { from, to, place }
+        }
+        Move::Lose { link, envelope } => {
+            let place = place(links, link, envelope);
+            links[usize::from(link)].remove(place as usize);
+            let (from, to) = ends(link);
+            What::Lose { from, to, place }
+        }
+        Move::Repeat { link, envelope } => {
+            let place = place(links, link, envelope);
+            links[usize::from(link)].insert(place as usize, envelope);
+            let (from, to) = ends(link);
+            What::Repeat { from, to, place }
+        }
+        Move::Crash { node } => What::Crash(name(node)),
+        Move::Boot { node } => match space.stimulus(candidate.happening) {
+            Stimulus::Boot { remembers: true } => What::Recover(name(node)),
+            _ => What::RecoverEmpty(name(node)),
+        },
+        Move::Told { node } => {
+            let node = name(node);
+            match space.stimulus(candidate.happening) {
+                Stimulus::Suspect(peer) => What::Suspect { node, peer },
+                Stimulus::Trust(peer) => What::Trust { node, peer },
+                Stimulus::Join(sponsor) => What::Join { node, sponsor },
+                Stimulus::Leave => What::Leave(node),
+                other => unreachable!("{other:?} is not told"),
+            }
+        }
+        Move::Partition { apart } => {
+            let groups = [1, 0].map(|side| {
+                let here = |node: &u32| apart >> node & 1 == side;
+                (0..shape.n as u32).filter(here).map(NodeId).collect()
+            });
+            What::Partition(groups.into())
+        }
+        Move::Heal => What::Heal,
+    };
+    let mut decision = Decision::from(what);
+    if candidate.step != NO_STEP {
+        let step = space.step(candidate.step);
+        decision.choices = step.choices.to_vec();
+        decision.clock = space.local(after[usize::from(candidate.node)]).1.clock;
+        let mut sent = step.sends.len();
+        if candidate.cut != WHOLE {
+            sent = usize::from(candidate.cut);
+            decision.crash_after = Some(u32::from(candidate.cut));
+        }
+        let apart = space.global(after[shape.slots() - 1]).apart;
+        for &(to, envelope) in &step.sends[..sent] {
+            let from = usize::from(candidate.node);
+            // What is sent across a gap is lost at once.
+            if (apart >> from ^ apart >> to.0) & 1 == 0 {
+                links[shape.link(from, to.index())].push(envelope);
+            }
+        }
+    }
+    debug_assert!(decision.clock == Time::ZERO || shape.watch.clock);
+    decision
+}
+
+/// What is wrong in the state that a run ends in.
+pub(crate) fn explain<P: Protocol, C: Client<P>>(
+    worker: &mut Worker<'_, P, C>,
+    property: Property,
+    run: &Retraced,
+) -> String {
+    let state = &run.state;
+    let (waiting, inside) = worker.standing(state);
+    let up = worker.up(state);
+    let n = worker.shape.n as u32;
+    let members = |mask: u32| (0..n).filter(move |node| mask >> node & 1 == 1).map(NodeId);
+    let waits = |mask: u32| if mask.count_ones() == 1 { "waits" } else { "wait" };
+    match property {
+        Property::Exclusion => format!("{} are inside together", names(members(inside))),
+        Property::FenceOrder | Property::FcfsTimestamp => {
+            let tokens = run.marks.iter().filter_map(|mark| match mark {
+                Mark::Entered { token } => Some(token),
+                _ => None,
+            });
+            let token = tokens.max().copied().unwrap_or_default();
+            let space = worker.space.lock().expect("no thread has failed");
+            let high = space.global(state[worker.shape.slots() - 1]).high.unwrap_or_default();
+            let node = run.node;
+            format!("{node} entered with token {token}, and {high} had been granted before")
+        }
+        Property::FcfsHappenedBefore => match worker.overtaken(state) {
+            Some((a, b)) => {
+                format!("{a}'s request happened before {b}'s, and {b} entered first")
+            }
+            None => "a request was overtaken by a later one".to_owned(),
+        },
+        Property::OneLeaderPerEpoch => {
+            let leaders = run.marks.iter().find_map(|mark| match mark {
+                Mark::Follows { leader, epoch } => Some((leader, epoch)),
+                _ => None,
+            });
+            match leaders {
+                Some((leader, epoch)) => {
+                    format!("{leader} leads in epoch {epoch}, and so did another node")
+                }
+                None => "two nodes lead in one epoch".to_owned(),
+            }
+        }
+        Property::Accuracy => "a node that is up is suspected".to_owned(),
+        Property::NoDeadlock => {
+            let who = names(members(waiting));
+            let wait = waits(waiting);
+            format!("{who} {wait} for ever: nobody is inside and nothing is left to happen")
+        }
+        Property::NoStarvation => {
+            format!("{} asked and never entered", names(members(waiting)))
+        }
+        Property::OneLeader => "two live nodes take themselves for the leader".to_owned(),
+        Property::LeaderKnown => {
+            let live = names(members(up));
+            format!("of {live}, not everybody knows a live leader, and nothing is left to happen")
+        }
+        Property::BestLeads => {
+            let best = members(up).last().unwrap_or_default();
+            format!("somebody else leads than {best}, the best live node")
+        }
+        Property::Completeness => {
+            let down = names(members(!up & ((1 << n) - 1)));
+            format!("{down} crashed, and not everybody suspects it")
+        }
+    }
+}
+
+/// "p0, p1 and p2".
+pub(crate) fn names(nodes: impl IntoIterator<Item = NodeId>) -> String {
+    let names: Vec<String> = nodes.into_iter().map(|node| node.to_string()).collect();
+    match names.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+        None => "nobody".to_owned(),
+    }
+}
+
+impl Happening {
+    /// Whether it is a message that arrives.
+    pub(crate) fn is_message(self) -> bool {
+        matches!(self, Self::Deliver { .. })
+    }
+}
