@@ -1,9 +1,10 @@
 //! Another model checker's view of the same algorithms, for cross-checks and comparisons.
 //!
-//! The checker is [Stateright](https://docs.rs/stateright). It sees Ricart–Agrawala in three ways:
-//! written the way its users write ([`actors`]), packed by hand for speed ([`packed`]), and, like
-//! any algorithm of the catalogue, through [`Protocol`](conclave_protocol::Protocol)
-//! ([`adapter`]). Nothing but tests and benchmarks depends on this crate.
+//! The checker is [Stateright](https://docs.rs/stateright). It sees Ricart–Agrawala in several ways:
+//! written the way its users write ([`actors`]), packed by hand for speed ([`arrays`], and to the
+//! last bit [`packed`]), and, like any algorithm of the catalogue, through
+//! [`Protocol`](conclave_protocol::Protocol) ([`adapter`]). Nothing but tests and benchmarks depends
+//! on this crate.
 //!
 //! # What is counted
 //!
@@ -17,7 +18,7 @@
 //!
 //! # The reference model
 //!
-//! [`actors`], [`packed`] and [`mod@reference`] describe one and the same graph, on which several
+//! [`actors`], [`arrays`], [`packed`] and [`mod@reference`] describe one and the same graph, on which several
 //! checkers have been compared: Ricart–Agrawala among N nodes that ask R times each, one FIFO link
 //! for each ordered pair.
 //!
@@ -41,6 +42,7 @@
 
 pub mod actors;
 pub mod adapter;
+pub mod arrays;
 pub mod packed;
 pub mod reference;
 

@@ -1,5 +1,6 @@
 //! The counts of the reference model, on which several checkers agree.
 
+use conclave_oracle::arrays::Arrays;
 use conclave_oracle::packed::Packed;
 use conclave_oracle::{Counts, Search, actors, count, explore};
 
@@ -18,8 +19,10 @@ fn actors_give_the_golden_counts() {
 }
 
 #[test]
-fn the_packed_model_gives_the_golden_counts() {
+fn the_packed_models_give_the_golden_counts() {
     for search in [Search::Breadth, Search::Depth] {
+        assert_eq!(explore(Arrays::new(3, 1), search, 1), THREE_ONCE);
+        assert_eq!(explore(Arrays::new(3, 2), search, 1), THREE_TWICE);
         assert_eq!(explore(Packed::new(3, 1), search, 1), THREE_ONCE);
         assert_eq!(explore(Packed::new(3, 2), search, 1), THREE_TWICE);
     }
