@@ -1,3 +1,5 @@
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::{NodeId, Time};
@@ -103,9 +105,75 @@ pub enum What {
     Leave(NodeId),
 }
 
+impl What {
+    /// The node whose step it is; `None` if it is the network's doing, or a crash.
+    pub fn actor(&self) -> Option<NodeId> {
+        match self {
+            Self::Ask { node, .. }
+            | Self::Deliver { to: node, .. }
+            | Self::Timer { node, .. }
+            | Self::Recover(node)
+            | Self::RecoverEmpty(node)
+            | Self::Suspect { node, .. }
+            | Self::Trust { node, .. }
+            | Self::Join { node, .. }
+            | Self::Leave(node) => Some(*node),
+            Self::Lose { .. }
+            | Self::Repeat { .. }
+            | Self::Crash(_)
+            | Self::Partition(_)
+            | Self::Heal => None,
+        }
+    }
+
+    /// Every node it names.
+    pub fn nodes(&self) -> Vec<NodeId> {
+        match self {
+            Self::Ask { node, .. }
+            | Self::Timer { node, .. }
+            | Self::Crash(node)
+            | Self::Recover(node)
+            | Self::RecoverEmpty(node)
+            | Self::Leave(node) => vec![*node],
+            Self::Deliver { from, to, .. }
+            | Self::Lose { from, to, .. }
+            | Self::Repeat { from, to, .. } => vec![*from, *to],
+            Self::Suspect { node, peer } | Self::Trust { node, peer } => vec![*node, *peer],
+            Self::Join { node, sponsor } => vec![*node, *sponsor],
+            Self::Partition(groups) => groups.concat(),
+            Self::Heal => Vec::new(),
+        }
+    }
+}
+
 impl From<What> for Decision {
     fn from(what: What) -> Self {
         Self { what, choices: Vec::new(), clock: Time::ZERO, crash_after: None }
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ask { node, request } => write!(f, "{node} makes request {request}"),
+            Self::Deliver { from, to, place } => write!(f, "{to} gets message {place} from {from}"),
+            Self::Lose { from, to, place } => {
+                write!(f, "message {place} from {from} to {to} is lost")
+            }
+            Self::Repeat { from, to, place } => {
+                write!(f, "message {place} from {from} to {to} is repeated")
+            }
+            Self::Timer { node, timer } => write!(f, "timer {timer} of {node} runs out"),
+            Self::Crash(node) => write!(f, "{node} crashes"),
+            Self::Recover(node) => write!(f, "{node} recovers"),
+            Self::RecoverEmpty(node) => write!(f, "{node} recovers having forgotten everything"),
+            Self::Suspect { node, peer } => write!(f, "{node} suspects {peer}"),
+            Self::Trust { node, peer } => write!(f, "{node} trusts {peer}"),
+            Self::Partition(_) => f.write_str("the network falls apart"),
+            Self::Heal => f.write_str("the network is whole again"),
+            Self::Join { node, sponsor } => write!(f, "{node} joins through {sponsor}"),
+            Self::Leave(node) => write!(f, "{node} leaves the group"),
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use conclave_protocol::{
 };
 use serde::Serialize;
 
+use crate::course::{Course, Message};
 use crate::delay::Medium;
 use crate::{Calendar, Class, Event, Key, Owner, Record, Rng, RunSpec, Stats, Trace, Tracing};
 
@@ -18,6 +19,8 @@ pub(crate) struct Environment<P: Protocol> {
     seq: u64,
     serial: u32,
     queue: Calendar<Pending<P>>,
+    /// In a run that follows decisions: what there is instead of the calendar and of chance.
+    pub(crate) course: Option<Box<Course<P>>>,
     rng: Rng,
     medium: Medium,
     /// Whether messages of one link have to be kept in order, which delays alone do not.
@@ -29,7 +32,7 @@ pub(crate) struct Environment<P: Protocol> {
     duplication: u32,
     /// Labels of messages to lose.
     pub(crate) lose: Vec<String>,
-    /// Whether any of this can be so: saves asking for each message.
+    /// Whether any of this can be so, or the run follows decisions: saves asking for each message.
     pub(crate) lossy: bool,
     /// The group of each node, while the network is apart.
     pub(crate) groups: Option<Vec<u32>>,
@@ -77,6 +80,7 @@ impl<P: Protocol> Environment<P> {
             seq: 0,
             serial: 0,
             queue: Calendar::new(spec.delays.typical()),
+            course: spec.decisions.as_ref().map(|_| Box::default()),
             rng: Rng::new(spec.seed).fork(2),
             medium: Medium::new(spec.delays.clone()),
             ordered: fifo,
@@ -85,7 +89,7 @@ impl<P: Protocol> Environment<P> {
             loss: spec.faults.loss,
             duplication: spec.faults.duplication,
             lose: Vec::new(),
-            lossy: spec.faults.loss > 0,
+            lossy: spec.faults.loss > 0 || spec.decisions.is_some(),
             groups: None,
             tracing: spec.tracing,
             trace: Trace { nodes: n, ..Trace::default() },
@@ -135,7 +139,7 @@ impl<P: Protocol> Environment<P> {
 
     /// The most events that were to come at any time.
     pub(crate) fn most_pending(&self) -> usize {
-        self.queue.most()
+        self.course.as_ref().map_or_else(|| self.queue.most(), |course| course.most)
     }
 
     #[inline]
@@ -256,7 +260,7 @@ impl<P: Protocol> Effects<P> for Outside<'_, P> {
 }
 
 impl<P: Protocol> Outside<'_, P> {
-    fn send(&mut self, to: NodeId, msg: P::Msg, copy: bool) {
+    pub(crate) fn send(&mut self, to: NodeId, msg: P::Msg, copy: bool) {
         let environment = &mut *self.environment;
         if !self.topology.is_complete() {
             let (me, topology) = (self.me, self.topology);
@@ -292,18 +296,25 @@ impl<P: Protocol> Outside<'_, P> {
                 environment.trace.messages.push(json(&msg));
             }
         }
-        if environment.lossy && environment.is_lost(self.me, to, &msg) {
-            environment.stats.lost += 1;
-            if environment.tracing != Tracing::Off {
-                let event = Event::Lose { to, serial, label: name };
-                environment.trace.records.push(Record::new(
-                    environment.now,
-                    self.me,
-                    lamport,
-                    event,
-                ));
+        if environment.lossy {
+            if environment.is_lost(self.me, to, &msg) {
+                environment.stats.lost += 1;
+                if environment.tracing != Tracing::Off {
+                    let event = Event::Lose { to, serial, label: name };
+                    environment.trace.records.push(Record::new(
+                        environment.now,
+                        self.me,
+                        lamport,
+                        event,
+                    ));
+                }
+                return;
             }
-            return;
+            if let Some(course) = &mut environment.course {
+                let message = Message { msg, serial, owner, lamport, label: name };
+                course.link(self.me, to).push(message);
+                return;
+            }
         }
         if environment.duplication > 0 && environment.rng.chance(environment.duplication) {
             let msg = msg.clone();

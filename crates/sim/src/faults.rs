@@ -1,7 +1,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use conclave_protocol::{NodeId, Time};
+use conclave_protocol::{NodeId, Time, What};
 use serde::{Deserialize, Serialize};
 
 use crate::Rng;
@@ -162,6 +162,26 @@ pub enum Action {
 }
 
 impl Action {
+    /// What a decision does to the system; `None` if it is about a request, a message or a timer.
+    pub(crate) fn of(what: &What) -> Option<Self> {
+        Some(match *what {
+            What::Crash(node) => Self::Crash(node),
+            What::Recover(node) => Self::Recover(node),
+            What::RecoverEmpty(node) => Self::RecoverEmpty(node),
+            What::Suspect { node, peer } => Self::Suspect { node, peer },
+            What::Trust { node, peer } => Self::Trust { node, peer },
+            What::Partition(ref groups) => Self::Partition(groups.clone()),
+            What::Heal => Self::Heal,
+            What::Join { node, sponsor } => Self::Join { node, sponsor },
+            What::Leave(node) => Self::Leave(node),
+            What::Ask { .. }
+            | What::Deliver { .. }
+            | What::Lose { .. }
+            | What::Repeat { .. }
+            | What::Timer { .. } => return None,
+        })
+    }
+
     /// The node whose event it is, for what a node is told and not done to it.
     pub(crate) fn told(&self) -> Option<NodeId> {
         match self {

@@ -2,15 +2,18 @@
 //!
 //! `docs/trace-format.md` describes it for readers of files; this is the same for the compiler.
 
-use conclave_protocol::Mark;
+use std::fmt::{self, Write};
+
+use conclave_protocol::{Mark, Property};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
 use crate::{Event, Outcome, Owner, RunSpec, Trace};
 
-/// The version of the format that this program writes, and the latest it reads.
-pub const VERSION: u32 = 1;
+/// The latest version of the format that this program reads. It writes the first that has what a
+/// run needs: version 1, or 2 if the run follows decisions.
+pub const VERSION: u32 = 2;
 
 const FORMAT: &str = "conclave-trace";
 
@@ -26,8 +29,42 @@ pub struct TraceFile {
     pub version: u32,
     /// Everything the run depended on.
     pub spec: RunSpec,
+    /// What the run was written down to show, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Finding>,
     /// What happened, in order.
     pub events: Vec<FileEvent>,
+}
+
+/// What a run shows that was found rather than drawn: a counter-example.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// The property that is violated.
+    pub property: Property,
+    /// In words.
+    pub why: String,
+    /// The number of the decision that violates it, or the last of an endless loop. They are
+    /// counted from 1, so that decision `n` is carried out at `n` times `T`.
+    pub step: usize,
+    /// The number of the decision that the endless loop begins with, if the run is one that would
+    /// go on for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loop_from: Option<usize>,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { property, why, step, loop_from } = self;
+        match loop_from {
+            None => write!(f, "{property} violated at step {step}: {why}"),
+            Some(from) if from == step => {
+                write!(f, "{property} violated: {why}; step {step} repeats for ever")
+            }
+            Some(from) => {
+                write!(f, "{property} violated: {why}; steps {from} to {step} repeat for ever")
+            }
+        }
+    }
 }
 
 /// One event of a [`TraceFile`].
@@ -102,8 +139,9 @@ impl TraceFile {
         let events = (0..trace.records.len()).zip(clocks).map(|(i, clock)| event(trace, i, clock));
         Self {
             format: FORMAT.to_owned(),
-            version: VERSION,
+            version: if spec.decisions.is_some() { 2 } else { 1 },
             spec: spec.clone(),
+            verdict: None,
             events: events.collect(),
         }
     }
@@ -132,11 +170,15 @@ impl TraceFile {
     /// The text of the file, one event to a line.
     pub fn to_text(&self) -> String {
         let mut text = format!(
-            "{{\"format\":{},\"version\":{},\"spec\":{},\"events\":[",
+            "{{\"format\":{},\"version\":{},\"spec\":{},",
             json(&self.format),
             self.version,
             json(&self.spec)
         );
+        if let Some(verdict) = &self.verdict {
+            let _ = write!(text, "\"verdict\":{},", json(verdict));
+        }
+        text.push_str("\"events\":[");
         for (i, event) in self.events.iter().enumerate() {
             text.push_str(if i == 0 { "\n" } else { ",\n" });
             text.push_str(&json(event));

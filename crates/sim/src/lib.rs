@@ -8,6 +8,7 @@
 //! [`Mark`](conclave_protocol::Mark)s of their requests and notices.
 
 mod costs;
+mod course;
 mod delay;
 mod environment;
 mod faults;
@@ -24,7 +25,7 @@ mod world;
 pub use costs::{Costs, EntryCost, Percentiles};
 pub use delay::{Delay, Delays, SlowLink};
 pub use faults::{Action, Faults, Happening, Rate};
-pub use file::{FileEvent, Replay, TraceError, TraceFile, VERSION, replay};
+pub use file::{FileEvent, Finding, Replay, TraceError, TraceFile, VERSION, replay};
 pub use properties::{Limits as JudgeLimits, Verdict, judge, judgeable};
 pub use queue::{Calendar, Class, Key};
 pub use records::Records;

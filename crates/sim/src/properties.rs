@@ -7,11 +7,13 @@ mod watch;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use conclave_protocol::{Info, NodeId, Property};
 use serde::Serialize;
 
 pub use self::limits::Limits;
-use crate::Outcome;
+use crate::{End, Outcome};
 
 /// What can be said of a property after a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -85,18 +87,21 @@ pub fn judgeable(info: &Info) -> Vec<Property> {
 /// run within the model needs, nothing having been done to the system meanwhile.
 pub fn judge(property: Property, outcome: &Outcome, limits: Limits) -> Verdict {
     let trace = &outcome.trace;
+    // Decisions that come to an end say nothing about those that could have followed.
+    let followed = outcome.end == End::Decisions;
+    let patience = if followed { Duration::MAX } else { limits.patience };
     match property {
         Property::Exclusion => section::exclusion(trace, limits.places),
-        Property::NoDeadlock => section::no_deadlock(outcome, limits.patience),
-        Property::NoStarvation => section::no_starvation(outcome, limits.patience),
+        Property::NoDeadlock => section::no_deadlock(outcome, patience),
+        Property::NoStarvation => section::no_starvation(outcome, patience),
         Property::FcfsHappenedBefore => section::fcfs_happened_before(trace),
         // The token of an algorithm that promises this is the request's timestamp.
         Property::FcfsTimestamp | Property::FenceOrder => section::fence_order(trace),
-        Property::OneLeader => watch::one_leader(outcome, limits.patience),
+        Property::OneLeader => watch::one_leader(outcome, patience),
         Property::OneLeaderPerEpoch => watch::one_leader_per_epoch(trace),
-        Property::LeaderKnown => watch::leader_known(outcome, limits.patience),
-        Property::BestLeads => watch::best_leads(outcome, limits.patience),
-        Property::Completeness => watch::completeness(outcome, limits.patience),
+        Property::LeaderKnown => watch::leader_known(outcome, patience),
+        Property::BestLeads => watch::best_leads(outcome, patience),
+        Property::Completeness => watch::completeness(outcome, patience),
         Property::Accuracy => watch::accuracy(trace),
     }
 }

@@ -1,7 +1,8 @@
 use std::time::Duration;
 
 use conclave_protocol::{
-    Channels, Crashes, Detector, Info, Links, NodeId, Setup, Time, Timing, Topology, Unfit,
+    Channels, Crashes, Decision, Detector, Info, Links, NodeId, Setup, Time, Timing, Topology,
+    Unfit, What,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -41,6 +42,11 @@ pub struct RunSpec {
     pub events: u64,
     /// What is recorded.
     pub tracing: Tracing,
+    /// If there are any, the run follows these decisions, one each `T` of virtual time, and ends
+    /// with the last. Nothing happens by chance, by plan or by itself then: of the rest, only the
+    /// make-up of the system and the links count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decisions: Option<Vec<Decision>>,
 }
 
 /// How much of a run is recorded.
@@ -121,6 +127,16 @@ pub enum SpecError {
         /// What was given.
         shape: &'static str,
     },
+    /// A decision that cannot be carried out.
+    #[error("decision {number} makes no sense: {what}, but {why}")]
+    Senseless {
+        /// Which, counted from 1.
+        number: usize,
+        /// What it says.
+        what: String,
+        /// Why that cannot be.
+        why: String,
+    },
 }
 
 /// How soon a failure detector suspects who has crashed: after a round trip.
@@ -154,7 +170,46 @@ impl RunSpec {
             until: Time::MAX,
             events: u64::MAX,
             tracing: Tracing::Events,
+            decisions: None,
         }
+    }
+
+    /// The same without anything that happens by itself, as runs that follow decisions are.
+    pub(crate) fn left_alone(&self) -> Self {
+        Self {
+            delays: Delay::Constant(self.setup.delay).into(),
+            faults: Faults::none(),
+            detector: None,
+            workload: Workload::idle(),
+            linger: None,
+            until: Time::MAX,
+            events: u64::MAX,
+            ..self.clone()
+        }
+    }
+
+    /// A run of the usual kind to which the same happens as is decided, as far as models have
+    /// anything to say about it.
+    fn with_planned(&self, decisions: &[Decision]) -> Self {
+        let mut spec = Self {
+            channels: Channels::Fifo,
+            detector: Some(detection(&self.setup)),
+            decisions: None,
+            ..self.left_alone()
+        };
+        for (number, Decision { what, crash_after, .. }) in (1..).zip(decisions) {
+            let at = Time::ZERO + self.setup.delay.saturating_mul(number);
+            match what {
+                What::Lose { .. } => spec.faults.loss = 1,
+                What::Repeat { .. } => spec.faults.duplication = 1,
+                What::Deliver { place: 1.., .. } => spec.channels = Channels::Reliable,
+                _ => {}
+            }
+            let crashed = what.actor().filter(|_| crash_after.is_some()).map(Action::Crash);
+            let actions = Action::of(what).into_iter().chain(crashed);
+            spec.faults.plan.extend(actions.map(|action| Happening { at, action }));
+        }
+        spec
     }
 
     /// Checks that everything the specification names exists, before anything runs.
@@ -224,6 +279,9 @@ impl RunSpec {
 
     /// How the run goes beyond what the algorithm assumes; empty if it does not.
     pub fn beyond(&self, info: &Info) -> Vec<Beyond> {
+        if let Some(decisions) = &self.decisions {
+            return self.with_planned(decisions).beyond(info);
+        }
         let model = &info.model;
         let mut beyond = Vec::new();
         let mut note = |text: String| beyond.push(Beyond(text));

@@ -8,6 +8,7 @@ use crate::environment::{Environment, Local, Outside, Pending, json, skewed};
 use crate::workload::Agenda;
 use crate::{Action, Class, Event, Faults, Owner, Record, Rng, RunSpec, SpecError, Trace, Tracing};
 
+mod follow;
 #[cfg(test)]
 mod tests;
 
@@ -23,9 +24,21 @@ where
         // A round trip, and a little more.
         let resend = spec.delays.typical() * 2 + spec.setup.processing + spec.setup.delay;
         let config = ReliableConfig { resend, app: config };
-        Ok(World::<Reliable<P>, C>::new(config, spec).finish())
+        finish::<Reliable<P>, C>(config, spec)
     } else {
-        Ok(World::<P, C>::new(config, spec).finish())
+        finish::<P, C>(config, spec)
+    }
+}
+
+fn finish<P: Protocol, C: Client<P>>(
+    config: P::Config,
+    spec: &RunSpec,
+) -> Result<Outcome, SpecError> {
+    match &spec.decisions {
+        Some(decisions) => {
+            World::<P, C>::new(config, &spec.left_alone()).follow(decisions, spec.setup.delay)
+        }
+        None => Ok(World::<P, C>::new(config, spec).finish()),
     }
 }
 
@@ -54,6 +67,8 @@ pub enum End {
     TimeLimit,
     /// The number of events was reached.
     EventLimit,
+    /// Every decision was carried out, and more could have been taken.
+    Decisions,
 }
 
 /// Counts of a run.
@@ -165,6 +180,10 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
                 break end;
             }
         };
+        self.over(end)
+    }
+
+    fn over(self, end: End) -> Outcome {
         let stats = self.stats();
         let Environment { trace, now, .. } = self.environment;
         Outcome { trace, stats, end, at: now }
@@ -192,33 +211,13 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
         }
         match pending {
             Pending::Message { msg, serial, owner, lamport, label } => {
-                let from = key.sender();
-                if node.state.is_none() || environment.lossy && environment.apart(from, id) {
-                    self.lose(from, id, serial, label);
-                    return None;
-                }
-                environment.stats.delivered += 1;
-                node.local.lamport = node.local.lamport.max(lamport);
-                environment.stats.events += 1;
-                let begun = environment.trace.records.len();
-                node.local.lamport += 1;
-                if environment.tracing != Tracing::Off {
-                    let (now, lamport) = (environment.now, node.local.lamport);
-                    let record = Record::deliver(now, id, lamport, from, serial, label);
-                    environment.trace.records.push(record);
-                }
-                self.react(id, owner, begun, Input::Message { from, msg });
+                self.arrive(key.sender(), id, msg, serial, owner, lamport, label);
             }
             Pending::Timer(timer) => {
                 let running = node.local.timers.iter().position(|&(_, seq)| seq == key.number());
                 if let Some(i) = running {
                     node.local.timers.swap_remove(i);
-                    let label = if environment.tracing == Tracing::Off {
-                        0
-                    } else {
-                        environment.trace.label(label(&timer))
-                    };
-                    self.input(id, Event::Timer { label }, Owner::Node(id), Input::Timer(timer));
+                    self.run_out(id, timer);
                 }
             }
             Pending::Ask => {
@@ -260,7 +259,7 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
                     self.input(id, Event::Restore(peer), Owner::Node(id), Input::Restore(peer));
                 }
             }
-            Pending::Told(item) => self.happen(item),
+            Pending::Told(item) => self.happen(self.plan[item].clone()),
             Pending::Happening(item) => {
                 if item < self.planned {
                     environment.close();
@@ -268,15 +267,55 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
                 let told = self.plan[item].told().map(|told| &mut self.nodes[told.index()].local);
                 match told.and_then(|local| local.backlog.as_mut()) {
                     Some(backlog) => backlog.push((key, Pending::Told(item))),
-                    None => self.happen(item),
+                    None => self.happen(self.plan[item].clone()),
                 }
             }
         }
         None
     }
 
-    fn happen(&mut self, item: usize) {
-        let action = self.plan[item].clone();
+    /// A message reaches its receiver, unless that is down or cut off.
+    #[inline(always)]
+    #[expect(clippy::too_many_arguments, reason = "what a message on its way is made of")]
+    fn arrive(
+        &mut self,
+        from: NodeId,
+        id: NodeId,
+        msg: P::Msg,
+        serial: u32,
+        owner: u32,
+        lamport: u32,
+        label: u8,
+    ) {
+        let (node, environment) = (&mut self.nodes[id.index()], &mut self.environment);
+        if node.state.is_none() || environment.lossy && environment.apart(from, id) {
+            self.lose(from, id, serial, label);
+            return;
+        }
+        environment.stats.delivered += 1;
+        node.local.lamport = node.local.lamport.max(lamport);
+        environment.stats.events += 1;
+        let begun = environment.trace.records.len();
+        node.local.lamport += 1;
+        if environment.tracing != Tracing::Off {
+            let (now, lamport) = (environment.now, node.local.lamport);
+            let record = Record::deliver(now, id, lamport, from, serial, label);
+            environment.trace.records.push(record);
+        }
+        self.react(id, owner, begun, Input::Message { from, msg });
+    }
+
+    /// A timer of a node runs out.
+    fn run_out(&mut self, id: NodeId, timer: P::Timer) {
+        let environment = &mut self.environment;
+        let label = match environment.tracing {
+            Tracing::Off => 0,
+            _ => environment.trace.label(label(&timer)),
+        };
+        self.input(id, Event::Timer { label }, Owner::Node(id), Input::Timer(timer));
+    }
+
+    fn happen(&mut self, action: Action) {
         self.environment.lossy |= matches!(action, Action::Partition(_) | Action::Lose { .. });
         match action {
             Action::Crash(id) => self.crash(id),
@@ -385,6 +424,7 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
             return;
         }
         self.note(id, event);
+        self.nodes[id.index()].local.stable.clone_from(&saved);
         let more = self.agenda.remaining(id);
         self.environment.open = self.environment.open.zip(more).map(|(open, more)| open + more);
         self.environment.note_served();
@@ -447,6 +487,9 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
 
     #[inline(always)]
     fn apply(&mut self, id: NodeId, cause: u32, rule: impl FnOnce(&mut Option<P>, &mut Ctx<P>)) {
+        if self.environment.course.is_some() {
+            return self.apply_decided(id, cause, rule);
+        }
         let Node { state, local, .. } = &mut self.nodes[id.index()];
         let now = skewed(self.environment.now, local.skew);
         let (topology, environment) = (&self.topology, &mut self.environment);
@@ -475,6 +518,9 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
 
     /// Schedules what the application asks next, instead of whatever it was about to ask.
     fn look_ahead(&mut self, id: NodeId) {
+        if self.environment.course.is_some() {
+            return;
+        }
         let Node { client, local, .. } = &mut self.nodes[id.index()];
         local.ask = None;
         if let Some(request) = client.requests().into_iter().next()
