@@ -1,17 +1,19 @@
 //! What is said about a run: what it was, what it cost, and which properties held.
 
+mod describe;
+
 use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use conclave_protocol::{Channels, Info, Mark, NodeId, Property, Time};
+use conclave_protocol::{Info, Mark, NodeId, Property, Time};
 use conclave_sim::{
-    Arrivals, Beyond, Costs, Delay, End, Event, JudgeLimits, Outcome, RunSpec, Spread, Verdict,
-    judge, judgeable,
+    Beyond, Costs, End, Event, JudgeLimits, Outcome, RunSpec, Verdict, judge, judgeable,
 };
 use serde_json::{Value, json};
 
+pub use self::describe::describe;
 use crate::diagram::{Remark, in_units};
 use crate::terminal::{BOLD, DIM, ERROR, GOOD, WARN, paint};
 use crate::theory::fit::{About, Fit, fit};
@@ -383,10 +385,13 @@ impl<'a> Report<'a> {
         }
         let end = match self.outcome.end {
             End::Quiet | End::Served => return text,
-            End::TimeLimit => "the time was up; --until gives it more",
-            End::EventLimit => "the number of events was reached; --events allows more",
+            End::TimeLimit => "The run was cut off: the time was up; --until gives it more.",
+            End::EventLimit => {
+                "The run was cut off: the number of events was reached; --events allows more."
+            }
+            End::Decisions => "The run ends with its last decision; more could have followed.",
         };
-        let _ = writeln!(text, "{}", paint(DIM, format!("The run was cut off: {end}.")));
+        let _ = writeln!(text, "{}", paint(DIM, end));
         text
     }
 
@@ -550,121 +555,4 @@ fn range(values: Vec<u32>) -> Option<String> {
         return Some(least.to_string());
     }
     Some(format!("{} ({least} to {most})", number(mean)))
-}
-
-/// What a specification says, in one line.
-pub fn describe(info: &Info, spec: &RunSpec) -> String {
-    let unit = spec.setup.delay;
-    let mut parts = vec![
-        format!("({}), {}, {}", info.id, counted(spec.setup.n() as usize, "node"), shape(spec)),
-        format!("{}, T = {unit:?}", delays(spec)),
-        workload(info, spec),
-    ];
-    if spec.channels != Channels::Fifo {
-        parts.push("messages may overtake each other".to_owned());
-    }
-    if spec.reliable {
-        parts.push("over acknowledged links".to_owned());
-    }
-    let share = |millionths: u32| number(f64::from(millionths) / 10_000.0);
-    if spec.faults.loss > 0 {
-        parts.push(format!("{}% of messages lost", share(spec.faults.loss)));
-    }
-    if spec.faults.duplication > 0 {
-        parts.push(format!("{}% of messages repeated", share(spec.faults.duplication)));
-    }
-    if spec.faults.skew > 0 {
-        parts.push(format!("clocks off by up to {} ppm", spec.faults.skew));
-    }
-    let rates = [
-        (spec.faults.crashes, "crashes"),
-        (spec.faults.pauses, "pauses"),
-        (spec.faults.suspicions, "wrong suspicions"),
-    ];
-    for (rate, what) in rates {
-        if let Some(rate) = rate {
-            parts.push(format!("{what} every {:?} on average", rate.every));
-        }
-    }
-    if !spec.faults.plan.is_empty() {
-        parts.push(counted(spec.faults.plan.len(), "planned fault"));
-    }
-    for (name, value) in &spec.setup.options {
-        parts.push(format!("{name}={value}"));
-    }
-    parts.push(format!("seed {}", spec.seed));
-    parts.join("; ")
-}
-
-fn shape(spec: &RunSpec) -> &'static str {
-    match spec.setup.topology.shape() {
-        "complete" => "each linked with each",
-        "ring" => "in a ring",
-        "line" => "in a line",
-        "star" => "in a star",
-        "binary" => "in a binary tree",
-        "tree" => "in a tree",
-        _ => "in a graph",
-    }
-}
-
-fn delays(spec: &RunSpec) -> String {
-    let mut text = match &spec.delays.model {
-        Delay::Constant(delay) if *delay == spec.setup.delay => "unit delays".to_owned(),
-        Delay::Constant(delay) => format!("delays of {delay:?}"),
-        Delay::Uniform(least, most) => format!("delays of {least:?} to {most:?}"),
-        Delay::Exponential(mean) => format!("exponential delays of {mean:?} on average"),
-        Delay::Matrix(_) => "delays by link".to_owned(),
-        Delay::Serial(each) => format!("a medium that takes {each:?} per message"),
-    };
-    if !spec.delays.links.is_empty() {
-        let _ = write!(text, " with {}", counted(spec.delays.links.len(), "exception"));
-    }
-    text
-}
-
-fn workload(info: &Info, spec: &RunSpec) -> String {
-    let inside = |hold: Spread| {
-        if hold.least == hold.most {
-            format!("{:?}", hold.least)
-        } else {
-            format!("{:?} to {:?}", hold.least, hold.most)
-        }
-    };
-    // Nobody is inside anything where nothing is exclusive.
-    let own = matches!(&spec.workload.arrivals,
-        Arrivals::Plan(asks) if !asks.is_empty() && asks.iter().all(|ask| ask.hold.is_some()));
-    let hold = match info.family() {
-        "mutex" if own => ", each inside for a time of its own".to_owned(),
-        "mutex" => format!(", inside for {}", inside(spec.workload.hold)),
-        _ => String::new(),
-    };
-    let often = |rounds: &Option<u32>| match rounds {
-        Some(1) => "once".to_owned(),
-        Some(rounds) => format!("{rounds} times"),
-        None => "without end".to_owned(),
-    };
-    match &spec.workload.arrivals {
-        Arrivals::Plan(asks) if asks.is_empty() => "nobody asks".to_owned(),
-        Arrivals::Plan(asks) => {
-            let mut who: Vec<NodeId> = asks.iter().map(|ask| ask.node).collect();
-            who.sort_unstable();
-            who.dedup();
-            let asks = counted(asks.len(), "request");
-            format!("{asks} by {}{hold}", counted(who.len(), "node"))
-        }
-        Arrivals::Closed { clients, rounds, .. } => {
-            let clients = counted(clients.len(), "node");
-            format!("{clients} asking {}{hold}", often(rounds))
-        }
-        Arrivals::Open { clients, rounds, every } => {
-            let clients = counted(clients.len(), "node");
-            format!("{clients} asking {} every {every:?} or so{hold}", often(rounds))
-        }
-    }
-}
-
-fn counted(number: usize, what: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {what}{plural}")
 }

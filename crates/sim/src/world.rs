@@ -111,7 +111,7 @@ struct Node<P: Protocol, C> {
 }
 
 impl<P: Protocol, C: Client<P>> World<P, C> {
-    /// A system at the beginning of its run.
+    /// A system at the beginning of its run. If decisions are to be followed, [`run()`] does that.
     pub fn new(config: P::Config, spec: &RunSpec) -> Self {
         let topology = spec.setup.topology.clone();
         let n = topology.len();

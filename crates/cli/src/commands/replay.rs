@@ -9,13 +9,13 @@ use serde_json::json;
 
 use super::run::{DiagramArgs, print};
 use crate::report::Report;
-use crate::terminal::{ERROR, GOOD, paint};
+use crate::terminal::{ERROR, GOOD, WARN, paint};
 use crate::{Done, Failure, Terminal, find, simulate};
 
 /// Flags of `conclave replay`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// A trace that `conclave run --trace` wrote
+    /// A trace that `conclave run --trace` wrote, or a counter-example
     pub file: PathBuf,
     /// Print JSON
     #[arg(long, help_heading = "Output")]
@@ -44,6 +44,7 @@ pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<
     let identical = matches!(same, Replay::Identical { .. });
     if args.json {
         let mut value = report.json();
+        value["shows"] = json!(file.verdict);
         value["replay"] = match &same {
             Replay::Identical { events } => json!({ "identical": true, "events": events }),
             Replay::Differs { event, recorded, replayed } => json!({
@@ -54,6 +55,9 @@ pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<
         return Ok(if identical { Done::Well } else { Done::Violated });
     }
     print(&report, &args.diagram, terminal, out)?;
+    if let Some(verdict) = &file.verdict {
+        writeln!(out, "\n{} {verdict}", paint(WARN, "shows:"))?;
+    }
     match &same {
         Replay::Identical { events } => {
             let word = paint(GOOD, "identical:");

@@ -55,7 +55,8 @@ pub fn fit(info: &Info, spec: &RunSpec) -> Option<Fit> {
     let serial = spec.delays.model == Delay::Serial(unit);
     let unit_delays = spec.delays.model == Delay::Constant(unit);
     let undisturbed = spec.faults.loss == 0 && spec.faults.duplication == 0 && !spec.reliable;
-    if !undisturbed || !spec.delays.links.is_empty() {
+    let followed = spec.decisions.is_some();
+    if followed || !undisturbed || !spec.delays.links.is_empty() {
         return None;
     }
     if info.family() == "election" {

@@ -80,7 +80,7 @@ fn two_inside_together_break_exclusion_unless_there_are_two_places() {
 #[test]
 fn who_is_served_in_the_end_has_not_starved_however_long_it_took() {
     let events = [(0, 0, ASK), (5_000, 0, enter(1)), (5_001, 0, LEAVE)];
-    for end in [End::Quiet, End::Served, End::TimeLimit, End::EventLimit] {
+    for end in [End::Quiet, End::Served, End::TimeLimit, End::EventLimit, End::Decisions] {
         for property in LIVENESS {
             held(property, &run(end, 5_002, &events));
         }
@@ -105,6 +105,8 @@ fn a_run_that_was_cut_off_shows_what_exceeds_all_patience() {
         undecided(property, &run(End::TimeLimit, 10, &[(0, 0, ASK)]));
         broken(property, &run(End::TimeLimit, 11, &[(0, 0, ASK)]), "for 11ms");
         broken(property, &run(End::EventLimit, 11, &[(0, 0, ASK)]), "for 11ms");
+        // Time means nothing where it only counts decisions.
+        undecided(property, &run(End::Decisions, 1_000, &[(0, 0, ASK)]));
     }
     // One starves while another enters again and again.
     let mut events = vec![(0, 0, ASK)];
@@ -198,6 +200,7 @@ fn everybody_has_to_know_a_live_leader_and_the_best() {
     for property in [Property::LeaderKnown, Property::BestLeads] {
         held(property, &run(End::Quiet, 9, &known));
         undecided(property, &run(End::TimeLimit, 9, &known));
+        undecided(property, &run(End::Decisions, 1_000, &known));
     }
     broken(Property::LeaderKnown, &run(End::Quiet, 9, &known[1..]), "known to p0");
     let dead = [known[0], known[1], known[2], (5, 2, Event::Crash)];

@@ -9,6 +9,9 @@ use crate::course::{Course, Decided};
 use crate::environment::Outside;
 use crate::{Action, Event, Owner, SpecError};
 
+#[cfg(test)]
+mod tests;
+
 impl<P: Protocol, C: Client<P>> World<P, C> {
     /// Carries out one decision after the other: the first at `T`, the second at `2T`, and so on.
     pub(super) fn follow(

@@ -1,0 +1,88 @@
+//! Counter-examples as users meet them: files of decisions that are run again.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+use conclave_algorithms::catalogue;
+use conclave_protocol::{Decision, NodeId, Property, Setup, Topology, What};
+use conclave_sim::{End, Finding, RunSpec, TraceFile, Tracing, Verdict, judge};
+
+const MUTANT: &str = "mutex/ra-no-tie-break";
+
+fn replay(path: &PathBuf) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_conclave"));
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("CONCLAVE_")) {
+        command.env_remove(name);
+    }
+    let Output { status, stdout, stderr } =
+        command.env("LC_ALL", "C.UTF-8").arg("replay").arg(path).output().expect("it starts");
+    let text = |bytes| String::from_utf8(bytes).expect("the program prints UTF-8");
+    (status.code(), text(stdout), text(stderr))
+}
+
+fn write(name: &str, file: &TraceFile) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::write(&path, file.to_text()).expect("the file can be written");
+    path
+}
+
+/// Two nodes ask at once, and each lets the other in.
+fn both_enter() -> TraceFile {
+    let ask = |node| Decision::from(What::Ask { node: NodeId(node), request: 0 });
+    let deliver =
+        |from, to| Decision::from(What::Deliver { from: NodeId(from), to: NodeId(to), place: 0 });
+    let decisions =
+        vec![ask(0), ask(1), deliver(0, 1), deliver(1, 0), deliver(1, 0), deliver(0, 1)];
+    let info = catalogue::find(MUTANT).expect("it is in the catalogue");
+    let mut spec = RunSpec::new(info, Setup::new(Topology::complete(2)));
+    (spec.tracing, spec.decisions) = (Tracing::Full, Some(decisions));
+    let outcome = conclave_lab::run(&spec).expect("it is in the catalogue").expect("it runs");
+    assert_eq!(outcome.end, End::Decisions);
+    let verdict = judge(Property::Exclusion, &outcome, Default::default());
+    let Verdict::Violated { why, .. } = verdict else { panic!("{verdict:?}") };
+    let finding = Finding { property: Property::Exclusion, why, step: 6, loop_from: None };
+    TraceFile { verdict: Some(finding), ..TraceFile::new(&spec, &outcome) }
+}
+
+#[test]
+fn a_counter_example_is_drawn_and_said_in_words_and_replays_bit_for_bit() {
+    let (code, said, _) = replay(&write("both-enter.json", &both_enter()));
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("follows 6 decisions"), "{said}");
+    assert!(!said.contains("seed") && !said.contains("delays"), "{said}");
+    assert!(said.contains("ME violated: p0 and p1 are inside together"), "the diagram\n{said}");
+    assert!(said.contains("shows: ME violated at step 6: p0 and p1"), "{said}");
+    assert!(said.contains("identical: all"), "{said}");
+    assert!(said.contains("The run ends with its last decision"), "{said}");
+}
+
+#[test]
+fn the_end_of_an_endless_loop_is_said() {
+    let mut file = both_enter();
+    let (property, why) = (Property::NoStarvation, "p1 asked and never entered".to_owned());
+    file.verdict = Some(Finding { property, why, step: 6, loop_from: Some(3) });
+    let (_, said, _) = replay(&write("loop.json", &file));
+    assert!(said.contains("shows: NS violated: p1 asked and never entered"), "{said}");
+    assert!(said.contains("steps 3 to 6 repeat for ever"), "{said}");
+}
+
+#[test]
+fn a_tampered_counter_example_is_found_out() {
+    let mut file = both_enter();
+    file.events[2].lamport += 1;
+    let (code, said, _) = replay(&write("tampered-decisions.json", &file));
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("different from event 2 on"), "{said}");
+}
+
+#[test]
+fn a_decision_that_makes_no_sense_is_refused() {
+    let mut file = both_enter();
+    let what = What::Timer { node: NodeId(1), timer: "Resend".to_owned() };
+    file.spec.decisions.as_mut().expect("there are some")[3] = what.into();
+    let (code, said, why) = replay(&write("senseless.json", &file));
+    assert_eq!((code, said.as_str()), (Some(3), ""), "{why}");
+    let words = "decision 4 makes no sense: timer Resend of p1 runs out, but no timer runs there";
+    assert!(why.contains(words), "{why}");
+    assert_eq!(why.trim_end().lines().count(), 1, "{why}");
+}
