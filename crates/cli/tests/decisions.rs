@@ -1,11 +1,15 @@
 //! Counter-examples as users meet them: files of decisions that are run again.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::time::Duration;
 
 use conclave_algorithms::catalogue;
-use conclave_protocol::{Decision, NodeId, Property, Setup, Topology, What};
-use conclave_sim::{End, Finding, RunSpec, TraceFile, Tracing, Verdict, judge};
+use conclave_protocol::{Decision, Links, NodeId, Property, Setup, Time, Topology, What};
+use conclave_sim::{
+    Delay, End, FileEvent, Finding, RunSpec, TraceFile, Tracing, Verdict, Workload, judge,
+};
 
 const MUTANT: &str = "mutex/ra-no-tie-break";
 
@@ -42,6 +46,72 @@ fn both_enter() -> TraceFile {
     let Verdict::Violated { why, .. } = verdict else { panic!("{verdict:?}") };
     let finding = Finding { property: Property::Exclusion, why, step: 6, loop_from: None };
     TraceFile { verdict: Some(finding), ..TraceFile::new(&spec, &outcome) }
+}
+
+/// The decisions by which the surroundings made a run what it was; `None` if it has timers whose
+/// names the trace does not tell.
+fn decisions(file: &TraceFile) -> Option<Vec<Decision>> {
+    let mut links: BTreeMap<(u32, u32), Vec<u32>> = BTreeMap::new();
+    let mut decisions = Vec::new();
+    for event in &file.events {
+        let (node, peer) = (event.node, event.peer.unwrap_or(0));
+        let what = match event.event.as_str() {
+            "send" => {
+                links.entry((node, peer)).or_default().extend(event.message);
+                continue;
+            }
+            "deliver" => {
+                let link = links.get_mut(&(peer, node))?;
+                let place = link.iter().position(|&sent| Some(sent) == event.message)?;
+                link.remove(place);
+                What::Deliver { from: NodeId(peer), to: NodeId(node), place: place as u32 }
+            }
+            "request" => What::Ask { node: NodeId(node), request: 0 },
+            "timer" => {
+                let timer = event.data.as_ref()?.as_str()?.to_owned();
+                What::Timer { node: NodeId(node), timer }
+            }
+            "notice" => continue,
+            other => panic!("nothing else happens: {other}"),
+        };
+        let clock = Time::from_nanos(event.at);
+        decisions.push(Decision { clock, ..what.into() });
+    }
+    Some(decisions)
+}
+
+#[test]
+fn a_run_that_follows_the_decisions_of_another_is_the_same() {
+    let unit = Duration::from_millis(1);
+    let (mut compared, mut chosen) = (0, Vec::new());
+    for info in catalogue::ALL {
+        let n = if info.family() == "mutex" { 4 } else { 3 };
+        let shape =
+            if info.model.links == Links::Tree { Topology::line } else { Topology::complete };
+        let mut spec = RunSpec::new(info, Setup::new(shape(n)));
+        spec.delays = Delay::Uniform(unit / 2, unit).into();
+        spec.until = Time::ZERO + unit * 200;
+        spec.tracing = Tracing::Full;
+        let Some(Ok(clients)) = conclave_lab::clients(info.id, &spec.setup) else { continue };
+        spec.workload = Workload::burst(clients.map(NodeId), unit);
+        let Some(Ok(run)) = conclave_lab::run(&spec) else { continue };
+        let run = TraceFile::new(&spec, &run);
+        let Some(decisions) = decisions(&run) else { continue };
+        spec.decisions = Some(decisions);
+        let followed = conclave_lab::run(&spec).expect("it is in the catalogue");
+        let followed = followed.unwrap_or_else(|error| panic!("{}: {error}", info.id));
+        let followed = TraceFile::new(&spec, &followed);
+        // All but the times, which count decisions.
+        let timeless = |event: FileEvent| FileEvent { at: 0, ..event };
+        let pairs = run.events.into_iter().zip(followed.events);
+        if !pairs.into_iter().all(|(a, b)| timeless(a) == timeless(b)) {
+            chosen.push(info.id);
+        }
+        compared += 1;
+    }
+    // These choose what a read gives that comes while the register is written.
+    assert_eq!(chosen, ["mutex/bakery", "mutex/bakery-no-choosing"]);
+    assert!(compared > catalogue::ALL.len() * 9 / 10, "only {compared} could be followed");
 }
 
 #[test]
