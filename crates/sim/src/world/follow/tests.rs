@@ -387,7 +387,7 @@ fn who_is_down_or_cut_off_gets_nothing() {
     let lost = |outcome: &Outcome| outcome.stats.lost;
     let down = follow(&[crash.clone(), deliver(0, 1, 0)]);
     assert_eq!((lost(&down), down.end), (1, End::Quiet));
-    let back = follow(&[crash.clone(), recover, deliver(0, 1, 0)]);
+    let back = follow(&[crash, recover, deliver(0, 1, 0)]);
     assert_eq!((lost(&back), diary(&back, 1)), (0, vec!["p0 says Booted".to_owned()]));
     let apart = Decision::from(What::Partition(vec![vec![p(0), p(2)], vec![p(1)]]));
     let cut = [apart, ask(0, GREET), deliver(0, 2, 0), deliver(0, 1, 0)];
@@ -407,7 +407,7 @@ fn a_node_that_crashes_in_the_middle_of_a_step_has_done_what_came_before() {
         let (_, state) = outcome.trace.states.last_key_value().unwrap();
         let boot = serde_json::from_str::<Diary>(state).unwrap().0[0].clone();
         let told = events(&outcome).iter().any(|it| it.2 == Event::Notice(Mark::Other));
-        assert!(events(&outcome).iter().any(|it| *it == (1, 1, Event::Crash)));
+        assert!(events(&outcome).contains(&(1, 1, Event::Crash)));
         (outcome.stats.sent - 1, told, boot)
     };
     let expect = |sent, told, saved: &str| (sent, told, format!("boots with {saved} at 0ns"));
