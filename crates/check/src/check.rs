@@ -4,14 +4,17 @@ use std::sync::Mutex;
 
 use conclave_protocol::{Client, Entry, Mark, Property, Protocol};
 
+use crate::count;
+use crate::graph::Graph;
 use crate::liveness::Liveness;
-use crate::local::{Local, Rules, Stimulus, Watch};
+use crate::local::{Rules, Watch};
+use crate::nodes::{Known, Word};
 use crate::report::{Coverage, Judgement, Report, Verdict, Violation};
 use crate::search::{Plan, Progress, search};
 use crate::space::{Global, Space};
 use crate::witness::{Pick, Start, explain, retrace};
+use crate::worker::Shape;
 use crate::worker::Worker;
-use crate::worker::{Shape, number_links};
 use crate::{CheckError, CheckSpec};
 
 /// The space of a check, and the state in which all nodes have booted.
@@ -19,19 +22,18 @@ pub(crate) fn begin<P: Protocol, C: Client<P>>(
     entry: &Entry<P>,
     spec: &CheckSpec,
     watch: Watch,
-) -> Result<(Space<P, C>, Start), CheckError> {
+) -> Result<(Space, Start), CheckError> {
     let config = (entry.config)(&spec.setup)?;
     let topology = spec.setup.topology.clone();
     let (timers, requests) = (spec.timers, spec.requests);
     let shape = Shape::new(spec, watch);
     let rules = Rules { topology: topology.clone(), config, timers, requests, watch };
-    let mut space = Space::new(rules, spec);
-    number_links(&mut space, &topology);
+    let mut space = Space::new(Box::new(Known::<P, C>::new(rules)), watch, spec);
     let (mut start, mut sent) = (vec![0; shape.slots()], Vec::new());
     for node in topology.nodes() {
         let asks = if spec.clients.contains(&node.0) { requests } else { 0 };
-        let off = space.add_local(node, Local::off(asks));
-        let boot = space.add_happening(Stimulus::Boot { remembers: true });
+        let off = space.nodes.off(node, asks);
+        let boot = space.nodes.word(Word::Boot { remembers: true });
         let (step, ways) = space.take(off, boot);
         if ways > 1 {
             let id = &spec.algorithm;
@@ -69,8 +71,8 @@ pub fn check<P: Protocol, C: Client<P>>(
     spec.validate()?;
     let mut watch = Watch::of(spec);
     loop {
-        let (report, wants_clock) = attempt::<P, C>(entry, spec, watch, progress)?;
-        if !wants_clock {
+        let (space, start) = begin::<P, C>(entry, spec, watch)?;
+        if let Some(report) = attempt(space, &start, spec, watch, progress) {
             return Ok(report);
         }
         // A rule looks at the clock: then the time is part of every state.
@@ -78,23 +80,23 @@ pub fn check<P: Protocol, C: Client<P>>(
     }
 }
 
-/// One search, and whether it was in vain because it kept no clock.
-fn attempt<P: Protocol, C: Client<P>>(
-    entry: &Entry<P>,
+/// One search; `None` if it was in vain because it kept no clock.
+fn attempt(
+    space: Space,
+    start: &Start,
     spec: &CheckSpec,
     watch: Watch,
     progress: &Progress,
-) -> Result<(Report, bool), CheckError> {
+) -> Option<Report> {
     let mut shape = Shape::new(spec, watch);
     let graph = !shape.liveness.is_empty() || spec.count;
     shape.compare &= !graph;
-    let (space, start) = begin::<P, C>(entry, spec, watch)?;
     let space = Mutex::new(space);
     let exhaustive = spec.count;
     let plan = Plan { shape: &shape, limits: spec.limits, graph, exhaustive };
     let mut found = search(&space, &start.state, &plan, progress);
-    if space.lock().expect("no thread has failed").wants_clock {
-        return Ok((empty(), true));
+    if space.lock().expect("no thread has failed").nodes.wants_clock() {
+        return None;
     }
     let mut worker = Worker::new(&space, &shape);
     let mut verdicts = Vec::new();
@@ -105,7 +107,7 @@ fn attempt<P: Protocol, C: Client<P>>(
         let at = found.violations.iter().find(|(violated, _)| *violated == property);
         let verdict = if let Some(&(_, state)) = at {
             let path: Vec<Pick> = log.path(state).into_iter().map(Pick::Print).collect();
-            let run = retrace(&mut worker, &start, &path);
+            let run = retrace(&mut worker, start, &path);
             let why = explain(&mut worker, property, &run);
             Verdict::Violated(Violation { why, decisions: run.decisions, loop_from: None })
         } else if found.stop.is_some() {
@@ -117,7 +119,7 @@ fn attempt<P: Protocol, C: Client<P>>(
             });
             match lasso {
                 Some(lasso) => {
-                    let run = retrace(&mut worker, &start, &lasso.path);
+                    let run = retrace(&mut worker, start, &lasso.path);
                     let why = lasso.why;
                     let loop_from = Some(lasso.loop_from);
                     Verdict::Violated(Violation { why, decisions: run.decisions, loop_from })
@@ -142,26 +144,11 @@ fn attempt<P: Protocol, C: Client<P>>(
         parts: space.sizes(),
         reduced: shape.compare,
         symmetric: false,
-        unexercised: unexercised(&space),
+        unexercised: space.unexercised(),
     };
-    Ok((Report { verdicts, coverage, messages: None }, false))
-}
-
-fn empty() -> Report {
-    let coverage = Coverage {
-        states: 0,
-        transitions: 0,
-        depth: 0,
-        terminal: 0,
-        stop: None,
-        collision: 0.0,
-        bytes: 0,
-        parts: [0; 4],
-        reduced: false,
-        symmetric: false,
-        unexercised: Vec::new(),
-    };
-    Report { verdicts: Vec::new(), coverage, messages: None }
+    let messages = (spec.count && coverage.stop.is_none())
+        .then(|| count::messages(&Graph::new(&edges, &log), &space, spec.clients.clone()));
+    Some(Report { verdicts, coverage, messages })
 }
 
 /// How likely it is that two of so many states have one fingerprint of 64 bits.
@@ -171,10 +158,7 @@ fn collision(states: u64) -> f64 {
 }
 
 /// Why a property holds for want of anything that it speaks of, if that is so.
-fn vacuous<P: Protocol, C: Client<P>>(
-    space: &Space<P, C>,
-    property: Property,
-) -> Option<&'static str> {
+fn vacuous(space: &Space, property: Property) -> Option<&'static str> {
     let told = |which: fn(&Mark) -> bool| space.marks().any(which);
     let enters = || told(|mark| matches!(mark, Mark::Entered { .. }));
     let follows = || told(|mark| matches!(mark, Mark::Follows { .. }));
@@ -188,10 +172,4 @@ fn vacuous<P: Protocol, C: Client<P>>(
         }
         _ => None,
     }
-}
-
-/// What kinds of messages, requests and timers there are that no step was caused by.
-fn unexercised<P: Protocol, C: Client<P>>(space: &Space<P, C>) -> Vec<String> {
-    let _ = space;
-    Vec::new()
 }

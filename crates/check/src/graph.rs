@@ -162,23 +162,26 @@ impl Graph {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn graph(edges: &[&[u32]]) -> Graph {
-        let mut first = vec![0];
-        let mut all = Vec::new();
+impl Graph {
+    /// A graph with these edges and nothing else.
+    pub(crate) fn of(edges: &[&[u32]]) -> Self {
+        let (mut first, mut all) = (vec![0], Vec::new());
         for targets in edges {
             let edge = |&target: &u32| Edge { target, step: 0, event: 0, node: 0, flags: 0 };
             all.extend(targets.iter().map(edge));
             first.push(all.len());
         }
-        Graph { edges: all, first, labels: vec![0; edges.len()] }
+        Self { edges: all, first, labels: vec![0; edges.len()] }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
 
     #[test]
     fn components_are_what_can_be_gone_round() {
-        let graph = graph(&[&[1], &[2, 3], &[0], &[4], &[3, 5], &[], &[6]]);
+        let graph = Graph::of(&[&[1], &[2, 3], &[0], &[4], &[3, 5], &[], &[6]]);
         let mut found = Vec::new();
         graph.components(
             |_| true,

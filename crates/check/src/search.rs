@@ -3,8 +3,9 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use conclave_protocol::{Client, Property, Protocol};
+use conclave_protocol::Property;
 
+use crate::count::PENDING_SHIFT;
 use crate::graph::{Edge, Edges};
 use crate::space::Space;
 use crate::table::Table;
@@ -144,8 +145,8 @@ impl Queued<'_> {
 }
 
 /// One thread's part of the search.
-struct Seeker<'a, P: Protocol, C> {
-    worker: Worker<'a, P, C>,
+struct Seeker<'a> {
+    worker: Worker<'a>,
     index: usize,
     threads: usize,
     log: Vec<Reached>,
@@ -159,8 +160,8 @@ struct Seeker<'a, P: Protocol, C> {
 }
 
 /// Visits every state that can be reached from `start`.
-pub(crate) fn search<P: Protocol, C: Client<P>>(
-    space: &Mutex<Space<P, C>>,
+pub(crate) fn search(
+    space: &Mutex<Space>,
     start: &[u32],
     plan: &Plan<'_>,
     progress: &Progress,
@@ -179,7 +180,7 @@ pub(crate) fn search<P: Protocol, C: Client<P>>(
         violations: Vec::new(),
         sleeps: Vec::new(),
     };
-    let mut seekers: Vec<Seeker<'_, P, C>> = (0..threads).map(seeker).collect();
+    let mut seekers: Vec<Seeker<'_>> = (0..threads).map(seeker).collect();
     seekers[0].begin(start, &table, plan);
     let mut found = Found::default();
     let visited = AtomicUsize::new(1);
@@ -289,7 +290,7 @@ struct Shared<'a> {
     progress: &'a Progress,
 }
 
-impl<P: Protocol, C: Client<P>> Seeker<'_, P, C> {
+impl Seeker<'_> {
     fn bytes(&self) -> usize {
         self.next.capacity() * 4
             + self.log.capacity() * size_of::<Reached>()
@@ -524,6 +525,7 @@ impl<P: Protocol, C: Client<P>> Seeker<'_, P, C> {
             let rest = u64::from(self.worker.at_rest(property, state));
             label |= rest << (32 + place);
         }
+        label |= u64::from(self.worker.pending(state)) << PENDING_SHIFT;
         label
     }
 }

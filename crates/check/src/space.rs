@@ -7,22 +7,18 @@
 
 use std::time::Duration;
 
-use conclave_protocol::{Channels, Client, Mark, Marked, NodeId, Protocol};
-use indexmap::IndexSet;
+use conclave_protocol::{Channels, Mark, NodeId};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use crate::local::{Envelope, Local, NEXT, Rules, Stimulus};
-use crate::{Budgets, CheckSpec, Timers};
-
-type Interned<T> = IndexSet<T, FxBuildHasher>;
+use crate::local::Watch;
+use crate::nodes::{Interned, Nodes, number};
+use crate::{Budgets, CheckSpec};
 
 /// All parts and steps known so far.
-pub(crate) struct Space<P: Protocol, C> {
-    pub(crate) rules: Rules<P>,
+pub(crate) struct Space {
+    pub(crate) nodes: Box<dyn Nodes>,
     pub(crate) ordered: bool,
-    pub(crate) n: usize,
-    locals: Interned<(NodeId, Local<P, C>)>,
-    envelopes: Interned<Envelope<P::Msg>>,
+    watch: Watch,
     /// What is on its way along one link; the first is nothing. Sorted where order is free.
     links: Interned<Box<[u32]>>,
     globals: Interned<Global>,
@@ -30,9 +26,6 @@ pub(crate) struct Space<P: Protocol, C> {
     taken: FxHashMap<(u32, Happening), (u32, u32)>,
     /// Events that are told apart when orders are compared and fairness is judged.
     events: Interned<(NodeId, Event)>,
-    happenings: Interned<Stimulus<P>>,
-    /// Whether a rule has looked at a clock that is not kept.
-    pub(crate) wants_clock: bool,
 }
 
 /// What is at no node and on no link.
@@ -78,6 +71,7 @@ pub(crate) enum Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) local: u32,
+    pub(crate) node: NodeId,
     pub(crate) sends: Box<[(NodeId, u32)]>,
     pub(crate) marks: Box<[Mark]>,
     pub(crate) choices: Box<[u32]>,
@@ -106,61 +100,47 @@ pub(crate) enum Kind {
     Timer,
 }
 
-impl<P: Protocol, C: Client<P>> Space<P, C> {
-    pub(crate) fn new(rules: Rules<P>, spec: &CheckSpec) -> Self {
+impl Space {
+    pub(crate) fn new(nodes: Box<dyn Nodes>, watch: Watch, spec: &CheckSpec) -> Self {
         let mut links = Interned::default();
         links.insert(Box::default());
-        let n = rules.topology.len() as usize;
-        Self {
-            rules,
+        let mut space = Self {
+            nodes,
             ordered: spec.channels == Channels::Fifo,
-            n,
-            locals: Interned::default(),
-            envelopes: Interned::default(),
+            watch,
             links,
             globals: Interned::default(),
             steps: Vec::new(),
             taken: FxHashMap::default(),
             events: Interned::default(),
-            happenings: Interned::default(),
-            wants_clock: false,
+        };
+        // The events of links come first, in their order.
+        let nodes = || (0..spec.setup.n()).map(NodeId);
+        for from in nodes() {
+            for to in nodes().filter(|&to| to != from) {
+                space.add_event(to, Event::Link(from));
+            }
         }
-    }
-
-    pub(crate) fn local(&self, id: u32) -> &(NodeId, Local<P, C>) {
-        &self.locals[id as usize]
+        space
     }
 
     pub(crate) fn global(&self, id: u32) -> &Global {
         &self.globals[id as usize]
     }
 
-    pub(crate) fn link(&self, id: u32) -> &[u32] {
-        &self.links[id as usize]
-    }
-
-    pub(crate) fn envelope(&self, id: u32) -> &Envelope<P::Msg> {
-        &self.envelopes[id as usize]
-    }
-
     pub(crate) fn step(&self, id: u32) -> &Step {
         &self.steps[id as usize]
     }
 
-    /// The stimulus behind a happening.
-    pub(crate) fn stimulus(&self, happening: Happening) -> Stimulus<P> {
-        match happening {
-            Happening::Deliver { from, envelope } => Stimulus::Deliver {
-                from: NodeId(u32::from(from)),
-                envelope: self.envelope(envelope).clone(),
-            },
-            Happening::Other(number) => self.happenings[number as usize].clone(),
-        }
+    /// How many steps there are.
+    pub(crate) fn steps(&self) -> usize {
+        self.steps.len()
     }
 
-    /// How many locals, envelopes, links and steps there are.
+    /// How many different nodes, messages, links and steps there are.
     pub(crate) fn sizes(&self) -> [usize; 4] {
-        [self.locals.len(), self.envelopes.len(), self.links.len(), self.steps.len()]
+        let [locals, envelopes] = self.nodes.sizes();
+        [locals, envelopes, self.links.len(), self.steps.len()]
     }
 
     /// Everything that applications were told.
@@ -168,23 +148,15 @@ impl<P: Protocol, C: Client<P>> Space<P, C> {
         self.steps.iter().flat_map(|step| &step.marks)
     }
 
-    /// Every happening that a step was computed for.
-    pub(crate) fn happened(&self) -> impl Iterator<Item = Stimulus<P>> + '_ {
-        let mut seen = IndexSet::<Happening, FxBuildHasher>::default();
+    /// What kinds of messages, requests and timers there are that no step was caused by.
+    pub(crate) fn unexercised(&self) -> Vec<String> {
+        let mut seen = indexmap::IndexSet::<Happening, FxBuildHasher>::default();
         seen.extend(self.taken.keys().map(|(_, happening)| *happening));
-        seen.into_iter().map(|happening| self.stimulus(happening))
-    }
-
-    pub(crate) fn add_local(&mut self, node: NodeId, local: Local<P, C>) -> u32 {
-        number(self.locals.insert_full((node, local)).0)
+        self.nodes.unexercised(&mut seen.into_iter())
     }
 
     pub(crate) fn add_global(&mut self, global: Global) -> u32 {
         number(self.globals.insert_full(global).0)
-    }
-
-    pub(crate) fn add_happening(&mut self, stimulus: Stimulus<P>) -> Happening {
-        Happening::Other(number(self.happenings.insert_full(stimulus).0))
     }
 
     /// The number of an event, by which fairness and independence know it.
@@ -228,86 +200,23 @@ impl<P: Protocol, C: Client<P>> Space<P, C> {
         heads
     }
 
-    /// What the node may do by itself.
-    pub(crate) fn spontaneous(&mut self, local: u32) -> Vec<Spontaneous> {
-        let (_, at) = self.local(local).clone();
-        let mut can = Vec::new();
-        if at.state.is_none() {
-            return can;
-        }
-        for (_, request) in at.requests() {
-            let kind = if request.mark() == Mark::Left { Kind::Release } else { Kind::Ask };
-            let happening = self.add_happening(Stimulus::Ask(request));
-            can.push(Spontaneous { happening, kind, after: Duration::ZERO });
-        }
-        for (timer, after) in &at.timers {
-            let happening = self.add_happening(Stimulus::Timer(*timer));
-            can.push(Spontaneous { happening, kind: Kind::Timer, after: *after });
-        }
-        can
-    }
-
     /// The steps that `happening` may cause at the node: their numbers are consecutive.
     pub(crate) fn take(&mut self, local: u32, happening: Happening) -> (u32, u32) {
         if let Some(&steps) = self.taken.get(&(local, happening)) {
             return steps;
         }
-        let stimulus = self.stimulus(happening);
-        let (node, at) = self.local(local).clone();
         let first = number(self.steps.len());
-        for reaction in at.react(node, &stimulus, &self.rules) {
-            self.wants_clock |=
-                reaction.looked && self.rules.timers == Timers::Quiet && !self.rules.watch.clock;
-            let mut costs = vec![0; if self.rules.watch.owners { self.n } else { 0 }];
-            let mut pending = 0;
-            for (_, envelope) in &reaction.sends {
-                match envelope.owner {
-                    NEXT => pending += 1,
-                    owner => costs.get_mut(usize::from(owner)).into_iter().for_each(|it| *it += 1),
-                }
-            }
-            let sends = reaction
-                .sends
-                .into_iter()
-                .map(|(to, envelope)| (to, number(self.envelopes.insert_full(envelope).0)));
-            let sends = sends.collect();
-            let local = self.add_local(node, reaction.local);
-            self.steps.push(Step {
-                local,
-                sends,
-                marks: reaction.marks.into(),
-                choices: reaction.choices.into(),
-                costs: costs.into(),
-                pending,
-            });
-        }
+        self.steps.extend(self.nodes.react(local, happening));
         let steps = (first, number(self.steps.len()) - first);
         self.taken.insert((local, happening), steps);
         steps
-    }
-
-    /// The node after a crash. If it will not come back, what it might do then does not matter.
-    pub(crate) fn crash(&mut self, local: u32, for_good: bool) -> u32 {
-        let (node, at) = self.local(local);
-        let (node, mut down) = (*node, at.crashed());
-        if for_good {
-            down = Local { clock: down.clock, ..Local::off(0) };
-        }
-        self.add_local(node, down)
-    }
-
-    /// The node when so much time has passed.
-    pub(crate) fn later(&mut self, local: u32, span: Duration) -> u32 {
-        let (node, at) = self.local(local);
-        let (node, at) = (*node, at.later(span, self.rules.watch.clock));
-        self.add_local(node, at)
     }
 
     /// What `step` at a node does to what is at no node: tokens, epochs, messages to be paid for.
     pub(crate) fn note(&mut self, global: u32, step: u32) -> u32 {
         let mut after = self.global(global).clone();
         let step = &self.steps[step as usize];
-        let watch = &self.rules.watch;
+        let watch = self.watch;
         for mark in &step.marks {
             match *mark {
                 Mark::Entered { token } => {
@@ -380,15 +289,10 @@ impl<P: Protocol, C: Client<P>> Space<P, C> {
     /// Whether `happening` may happen at the node.
     fn may(&mut self, local: u32, happening: Happening) -> bool {
         match happening {
-            Happening::Deliver { .. } => self.local(local).1.state.is_some(),
+            Happening::Deliver { .. } => self.nodes.view(local).up,
             Happening::Other(_) => {
-                self.spontaneous(local).iter().any(|can| can.happening == happening)
+                self.nodes.spontaneous(local).iter().any(|can| can.happening == happening)
             }
         }
     }
-}
-
-/// What is numbered here is far less than global states, which 32 bits number, too.
-fn number(index: usize) -> u32 {
-    u32::try_from(index).expect("fewer than 2^32 parts")
 }

@@ -1,9 +1,8 @@
 //! From states found to runs that can be followed.
 
-use conclave_protocol::{Client, Decision, Mark, NodeId, Property, Protocol, Time, What};
+use conclave_protocol::{Decision, Mark, NodeId, Property, Time, What};
 
-use crate::local::Stimulus;
-use crate::space::{Happening, Space};
+use crate::space::Space;
 use crate::worker::{Candidate, Move, NO_STEP, WHOLE, Worker, fingerprint};
 
 /// How a state on a path is recognised among those that its predecessor leads to.
@@ -35,11 +34,7 @@ pub(crate) struct Retraced {
 }
 
 /// Takes the path again and writes down the decisions.
-pub(crate) fn retrace<P: Protocol, C: Client<P>>(
-    worker: &mut Worker<'_, P, C>,
-    start: &Start,
-    path: &[Pick],
-) -> Retraced {
+pub(crate) fn retrace(worker: &mut Worker<'_>, start: &Start, path: &[Pick]) -> Retraced {
     let mut state = start.state.clone();
     // Messages in the order in which they were sent, which a state need not know.
     let mut links: Vec<Vec<u32>> = vec![Vec::new(); worker.shape.links.len()];
@@ -75,13 +70,13 @@ pub(crate) fn retrace<P: Protocol, C: Client<P>>(
     Retraced { decisions, state, marks, node }
 }
 
-fn decision<P: Protocol, C: Client<P>>(
-    space: &Space<P, C>,
+fn decision(
+    space: &Space,
     candidate: &Candidate,
     before: &[u32],
     after: &[u32],
     links: &mut [Vec<u32>],
-    worker: &Worker<'_, P, C>,
+    worker: &Worker<'_>,
 ) -> Decision {
     let name = |node: u8| NodeId(u32::from(node));
     let shape = worker.shape;
@@ -94,16 +89,9 @@ fn decision<P: Protocol, C: Client<P>>(
         place.expect("the message is on its way") as u32
     };
     let what = match candidate.mv {
-        Move::Own { node } => match space.stimulus(candidate.happening) {
-            Stimulus::Ask(request) => {
-                let (_, local) = space.local(before[usize::from(node)]);
-                let mut all = local.client.requests().into_iter();
-                let request = all.position(|it| it == request).expect("it may ask that") as u32;
-                What::Ask { node: name(node), request }
-            }
-            Stimulus::Timer(timer) => What::Timer { node: name(node), timer: format!("{timer:?}") },
-            other => unreachable!("{other:?} is not a node's own doing"),
-        },
+        Move::Own { node } | Move::Boot { node } | Move::Told { node } => {
+            space.nodes.what(before[usize::from(node)], candidate.happening)
+        }
         Move::Deliver { link, envelope } | Move::Vanish { link, envelope } => {
             let place = place(links, link, envelope);
             links[usize::from(link)].remove(place as usize);
@@ -123,20 +111,6 @@ fn decision<P: Protocol, C: Client<P>>(
             What::Repeat { from, to, place }
         }
         Move::Crash { node } => What::Crash(name(node)),
-        Move::Boot { node } => match space.stimulus(candidate.happening) {
-            Stimulus::Boot { remembers: true } => What::Recover(name(node)),
-            _ => What::RecoverEmpty(name(node)),
-        },
-        Move::Told { node } => {
-            let node = name(node);
-            match space.stimulus(candidate.happening) {
-                Stimulus::Suspect(peer) => What::Suspect { node, peer },
-                Stimulus::Trust(peer) => What::Trust { node, peer },
-                Stimulus::Join(sponsor) => What::Join { node, sponsor },
-                Stimulus::Leave => What::Leave(node),
-                other => unreachable!("{other:?} is not told"),
-            }
-        }
         Move::Partition { apart } => {
             let groups = [1, 0].map(|side| {
                 let here = |node: &u32| apart >> node & 1 == side;
@@ -150,7 +124,7 @@ fn decision<P: Protocol, C: Client<P>>(
     if candidate.step != NO_STEP {
         let step = space.step(candidate.step);
         decision.choices = step.choices.to_vec();
-        decision.clock = space.local(after[usize::from(candidate.node)]).1.clock;
+        decision.clock = space.nodes.view(after[usize::from(candidate.node)]).clock;
         let mut sent = step.sends.len();
         if candidate.cut != WHOLE {
             sent = usize::from(candidate.cut);
@@ -170,11 +144,7 @@ fn decision<P: Protocol, C: Client<P>>(
 }
 
 /// What is wrong in the state that a run ends in.
-pub(crate) fn explain<P: Protocol, C: Client<P>>(
-    worker: &mut Worker<'_, P, C>,
-    property: Property,
-    run: &Retraced,
-) -> String {
+pub(crate) fn explain(worker: &mut Worker<'_>, property: Property, run: &Retraced) -> String {
     let state = &run.state;
     let (waiting, inside) = worker.standing(state);
     let up = worker.up(state);
@@ -244,12 +214,5 @@ pub(crate) fn names(nodes: impl IntoIterator<Item = NodeId>) -> String {
         Some((last, [])) => last.clone(),
         Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
         None => "nobody".to_owned(),
-    }
-}
-
-impl Happening {
-    /// Whether it is a message that arrives.
-    pub(crate) fn is_message(self) -> bool {
-        matches!(self, Self::Deliver { .. })
     }
 }

@@ -4,10 +4,11 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use conclave_protocol::{Client, NodeId, Property, Protocol, Topology};
+use conclave_protocol::{NodeId, Property};
 use rustc_hash::FxHashMap;
 
-use crate::local::{Stimulus, Watch};
+use crate::local::Watch;
+use crate::nodes::Word;
 use crate::space::{Event, Global, Happening, Kind, Space};
 use crate::{CheckSpec, Timers};
 
@@ -219,13 +220,14 @@ struct GlobalMeta {
     unfenced: bool,
     split: bool,
     apart: u32,
+    pending: u32,
 }
 
 /// What is computed at most once for a pair of numbers.
 type Memo<V> = FxHashMap<u64, V>;
 
-pub(crate) struct Worker<'a, P: Protocol, C> {
-    pub(crate) space: &'a Mutex<Space<P, C>>,
+pub(crate) struct Worker<'a> {
+    pub(crate) space: &'a Mutex<Space>,
     pub(crate) shape: &'a Shape,
     locals: Vec<LocalMeta>,
     opinions: Vec<Opinion>,
@@ -277,8 +279,8 @@ pub(crate) fn fingerprint(state: &[u32]) -> u64 {
     state.iter().enumerate().fold(0, |print, (slot, &id)| print ^ spread(slot, id))
 }
 
-impl<'a, P: Protocol, C: Client<P>> Worker<'a, P, C> {
-    pub(crate) fn new(space: &'a Mutex<Space<P, C>>, shape: &'a Shape) -> Self {
+impl<'a> Worker<'a> {
+    pub(crate) fn new(space: &'a Mutex<Space>, shape: &'a Shape) -> Self {
         let mut worker = Self {
             space,
             shape,
@@ -580,7 +582,7 @@ impl<'a, P: Protocol, C: Client<P>> Worker<'a, P, C> {
         space.add_global(altered)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'a, Space<P, C>> {
+    fn lock(&self) -> std::sync::MutexGuard<'a, Space> {
         self.space.lock().expect("no thread has failed")
     }
 
@@ -602,7 +604,7 @@ impl<'a, P: Protocol, C: Client<P>> Worker<'a, P, C> {
 
     fn crash(&mut self, local: u32, state: &[u32]) -> u32 {
         let for_good = !self.comes_back(state[self.shape.global_slot()]);
-        self.lock().crash(local, for_good)
+        self.lock().nodes.crash(local, for_good)
     }
 
     /// The node crashes in the middle of the step, some of its messages having left.
@@ -635,7 +637,7 @@ impl<'a, P: Protocol, C: Client<P>> Worker<'a, P, C> {
                 }
                 says = true;
                 let peer = NodeId(peer as u32);
-                let stimulus = if dead { Stimulus::Suspect(peer) } else { Stimulus::Trust(peer) };
+                let stimulus = if dead { Word::Suspect(peer) } else { Word::Trust(peer) };
                 self.tell(state, print, source, node, stimulus, FAIR | ALONE, None);
             }
         }
@@ -650,13 +652,13 @@ impl<'a, P: Protocol, C: Client<P>> Worker<'a, P, C> {
         print: u64,
         source: u32,
         node: usize,
-        stimulus: Stimulus<P>,
+        stimulus: Word,
         flags: u8,
         global: Option<u32>,
     ) {
-        let boots = matches!(stimulus, Stimulus::Boot { .. });
+        let boots = matches!(stimulus, Word::Boot { .. });
         let mut space = self.lock();
-        let happening = space.add_happening(stimulus);
+        let happening = space.nodes.word(stimulus);
         let Happening::Other(number) = happening else { unreachable!("it is no message") };
         let event = space.add_event(NodeId(node as u32), Event::Other(number));
         let (first, count) = space.take(state[node], happening);
@@ -701,7 +703,7 @@ impl<'a, P: Protocol, C: Client<P>> Worker<'a, P, C> {
         let mut later = state.to_vec();
         if !span.is_zero() {
             for local in &mut later[..self.shape.n] {
-                *local = self.lock().later(*local, span);
+                *local = self.lock().nodes.later(*local, span);
             }
         }
         let later_print = fingerprint(&later);
@@ -775,7 +777,7 @@ impl<'a, P: Protocol, C: Client<P>> Worker<'a, P, C> {
                 maker.mv = Move::Crash { node: node as u8 };
                 maker.flags = ALONE;
                 maker.global = Some(self.spend(here, |budgets| budgets.crashes -= 1));
-                maker.local = Some(self.lock().crash(state[node], for_good));
+                maker.local = Some(self.lock().nodes.crash(state[node], for_good));
                 if for_good {
                     // What is on its way to it will not arrive.
                     let inbox = (0..n).filter(|&from| from != node);
@@ -788,12 +790,12 @@ impl<'a, P: Protocol, C: Client<P>> Worker<'a, P, C> {
         for node in (0..n).filter(|node| up >> node & 1 == 0) {
             if budgets.recoveries > 0 {
                 let paid = self.spend(here, |budgets| budgets.recoveries -= 1);
-                let boot = Stimulus::Boot { remembers: true };
+                let boot = Word::Boot { remembers: true };
                 self.tell_paid(state, source, node, boot, paid);
             }
             if budgets.amnesias > 0 {
                 let paid = self.spend(here, |budgets| budgets.amnesias -= 1);
-                let boot = Stimulus::Boot { remembers: false };
+                let boot = Word::Boot { remembers: false };
                 self.tell_paid(state, source, node, boot, paid);
             }
         }
@@ -840,29 +842,22 @@ impl<'a, P: Protocol, C: Client<P>> Worker<'a, P, C> {
                 let name = NodeId(peer as u32);
                 if budgets.suspicions > 0 && up >> peer & 1 == 1 && told >> peer & 1 == 0 {
                     let paid = self.spend(here, |budgets| budgets.suspicions -= 1);
-                    self.tell_paid(state, source, node, Stimulus::Suspect(name), paid);
+                    self.tell_paid(state, source, node, Word::Suspect(name), paid);
                 }
                 if budgets.joins > 0 && up >> peer & 1 == 1 {
                     let paid = self.spend(here, |budgets| budgets.joins -= 1);
-                    self.tell_paid(state, source, node, Stimulus::Join(name), paid);
+                    self.tell_paid(state, source, node, Word::Join(name), paid);
                 }
             }
             if budgets.leaves > 0 {
                 let paid = self.spend(here, |budgets| budgets.leaves -= 1);
-                self.tell_paid(state, source, node, Stimulus::Leave, paid);
+                self.tell_paid(state, source, node, Word::Leave, paid);
             }
         }
     }
 
     /// A node is told something, or boots, for which `paid` is what is left of the budgets.
-    fn tell_paid(
-        &mut self,
-        state: &[u32],
-        source: u32,
-        node: usize,
-        stimulus: Stimulus<P>,
-        paid: u32,
-    ) {
+    fn tell_paid(&mut self, state: &[u32], source: u32, node: usize, stimulus: Word, paid: u32) {
         let mut after = state.to_vec();
         after[self.shape.global_slot()] = paid;
         let print = fingerprint(&after);
@@ -884,6 +879,11 @@ impl<'a, P: Protocol, C: Client<P>> Worker<'a, P, C> {
             standing.1 |= u32::from(local.inside) << node;
         }
         standing
+    }
+
+    /// How many messages whoever enters next pays for.
+    pub(crate) fn pending(&mut self, state: &[u32]) -> u32 {
+        self.global(state[self.shape.global_slot()]).pending
     }
 
     /// The properties of states that this one violates, as places in the list of them.
@@ -970,14 +970,13 @@ impl<'a, P: Protocol, C: Client<P>> Worker<'a, P, C> {
     #[cold]
     fn learn_local(&mut self, id: u32) -> LocalMeta {
         let mut space = self.lock();
-        let requests = space.rules.requests;
-        let (node, local) = space.local(id).clone();
+        let view = space.nodes.view(id);
         let first_own = self.owns.len() as u32;
         let mut soonest = None;
-        for own in space.spontaneous(id) {
+        for own in space.nodes.spontaneous(id) {
             let Happening::Other(number) = own.happening else { unreachable!("it is no message") };
-            let event = space.add_event(node, Event::Other(number));
-            self.at_node[node.index()] |= bit(event);
+            let event = space.add_event(view.node, Event::Other(number));
+            self.at_node[view.node.index()] |= bit(event);
             // A timer that is not due yet does nothing yet.
             let quiet = own.kind == Kind::Timer && self.shape.timers == Timers::Quiet;
             let (first, count) = match quiet && !own.after.is_zero() {
@@ -994,19 +993,19 @@ impl<'a, P: Protocol, C: Client<P>> Worker<'a, P, C> {
         drop(space);
         let meta = LocalMeta {
             known: true,
-            up: local.state.is_some(),
-            waiting: local.standing.waiting,
-            inside: local.standing.inside,
+            up: view.up,
+            waiting: view.waiting,
+            inside: view.inside,
             own: (self.owns.len() as u32 - first_own) as u8,
             first_own,
         };
         put(&mut self.locals, id, meta);
         let opinion = Opinion {
-            follows: local.standing.follows,
-            suspects: local.standing.suspects,
-            told: local.told,
-            preceded: local.preceded,
-            request: if requests > 0 { local.request_bit(node, requests) } else { 0 },
+            follows: view.follows,
+            suspects: view.suspects,
+            told: view.told,
+            preceded: view.preceded,
+            request: view.request,
             soonest,
         };
         put(&mut self.opinions, id, opinion);
@@ -1017,11 +1016,10 @@ impl<'a, P: Protocol, C: Client<P>> Worker<'a, P, C> {
     /// Copies the steps that others have computed.
     fn learn_steps(&mut self) {
         let space = self.lock();
-        let [.., known] = space.sizes();
         let watch = &self.shape.watch;
-        while self.steps.len() < known {
+        while self.steps.len() < space.steps() {
             let step = space.step(self.steps.len() as u32);
-            let (node, _) = space.local(step.local);
+            let node = step.node;
             let first_send = self.sends.len() as u32;
             let slot = |to: NodeId| self.shape.slot(node.index(), to.index()) as u16;
             self.sends.extend(step.sends.iter().map(|(to, envelope)| (slot(*to), *envelope)));
@@ -1076,6 +1074,7 @@ impl<'a, P: Protocol, C: Client<P>> Worker<'a, P, C> {
             unfenced: global.unfenced,
             split: global.split,
             apart: global.apart,
+            pending: global.pending,
         };
         put(&mut self.globals, id, meta);
         meta
@@ -1106,7 +1105,7 @@ impl<'a, P: Protocol, C: Client<P>> Worker<'a, P, C> {
         let event = if space.ordered {
             link as u16
         } else {
-            let (node, _) = *space.local(local);
+            let node = NodeId(u32::from(self.shape.links[link].1));
             let event = Event::Message(NodeId(u32::from(from)), envelope);
             let event = space.add_event(node, event);
             self.at_node[node.index()] |= bit(event);
@@ -1189,16 +1188,4 @@ fn put<T: Default + Clone>(list: &mut Vec<T>, id: u32, item: T) {
         list.resize(id + 1, T::default());
     }
     list[id] = item;
-}
-
-/// Where the events of links are numbered: first, in their order.
-pub(crate) fn number_links<P: Protocol, C: Client<P>>(
-    space: &mut Space<P, C>,
-    topology: &Topology,
-) {
-    for from in topology.nodes() {
-        for to in topology.nodes().filter(|&to| to != from) {
-            space.add_event(to, Event::Link(from));
-        }
-    }
 }

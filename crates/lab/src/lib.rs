@@ -7,8 +7,8 @@
 use std::ops::Range;
 
 use conclave_algorithms::catalogue::{self, Visitor};
-use conclave_check::{CheckError, CheckSpec, Progress, Report};
-use conclave_protocol::{Client, Entry, Protocol, Reliable, Setup, Unfit};
+use conclave_check::{CheckError, CheckSpec, Progress, Report, Violation};
+use conclave_protocol::{Client, Entry, Property, Protocol, Reliable, Setup, Unfit};
 use conclave_sim::{Outcome, RunSpec, SpecError};
 
 /// Runs the algorithm that `spec` names; `None` if the catalogue has none of that name.
@@ -19,6 +19,14 @@ pub fn run(spec: &RunSpec) -> Option<Result<Outcome, SpecError>> {
 /// Checks the algorithm that `spec` names; `None` if the catalogue has none of that name.
 pub fn check(spec: &CheckSpec, progress: &Progress) -> Option<Result<Report, CheckError>> {
     catalogue::visit(&spec.algorithm, Check(spec, progress))
+}
+
+/// What a quick look finds: a property and a run that violates it.
+pub type Prey = Option<(Property, Violation)>;
+
+/// Looks quickly for a violation of the properties of `spec`; see [`conclave_check::hunt`].
+pub fn hunt(spec: &CheckSpec, seed: u64, progress: &Progress) -> Option<Result<Prey, CheckError>> {
+    catalogue::visit(&spec.algorithm, Hunt(spec, seed, progress))
 }
 
 /// The nodes whose applications ask by default, in a system of the given make-up; `None` if there
@@ -67,5 +75,19 @@ impl Visitor for Check<'_> {
         C: Client<P> + Client<Reliable<P>>,
     {
         conclave_check::check::<P, C>(entry, self.0, self.1)
+    }
+}
+
+struct Hunt<'a>(&'a CheckSpec, u64, &'a Progress);
+
+impl Visitor for Hunt<'_> {
+    type Output = Result<Prey, CheckError>;
+
+    fn visit<P, C>(self, entry: &'static Entry<P>) -> Self::Output
+    where
+        P: Protocol,
+        C: Client<P> + Client<Reliable<P>>,
+    {
+        conclave_check::hunt::<P, C>(entry, self.0, self.1, self.2)
     }
 }
