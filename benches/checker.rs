@@ -1,4 +1,4 @@
-//! How fast and how small the search for states is, as ratios to Stateright in the same run.
+//! How fast and how small the model checker is, as ratios to Stateright in the same run.
 //!
 //! The system is Ricart–Agrawala by the conventions of the reference model, four nodes that ask
 //! once each, its whole graph: 1,402,298 states and 7,398,198 transitions.
@@ -6,41 +6,37 @@
 //! `cargo bench -p conclave-bench --bench checker`
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
+use conclave_algorithms::mutex::{self, ricart_agrawala};
+use conclave_check::{CheckSpec, Limits, Progress, Report, Verdict, check};
 use conclave_oracle::arrays::Arrays;
 use conclave_oracle::packed::Packed;
+use conclave_oracle::reference::REFERENCE;
 use conclave_oracle::{Search, actors, explore};
+use conclave_protocol::{Channels, Entry, Property, Protocol, Setup, Topology};
 
 const ROUNDS: usize = 3;
-const STATES: usize = 1_402_298;
-const TRANSITIONS: usize = 7_398_198;
+const STATES: u64 = 1_402_298;
+const TRANSITIONS: u64 = 7_398_198;
 /// The argument with which this program starts itself to measure the memory of one engine alone.
 const PEAK: &str = "--peak";
+/// What the checker may use: as much as a graph of a hundred million states may need.
+const MEMORY: usize = 12 << 30;
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
     if let Some(at) = args.iter().position(|arg| arg == PEAK) {
-        let engine = Engine::ALL.into_iter().find(|engine| engine.name() == args[at + 1]);
-        println!("{}", growth(|| engine.expect("one of ours").run()));
+        child(&args[at + 1]);
         return;
     }
-
-    println!("Ricart–Agrawala, 4 nodes, 1 request each, whole graph: {STATES} states,");
-    println!("{TRANSITIONS} transitions; one thread, best of {ROUNDS} alternating rounds\n");
-    let mut rates = [0.0_f64; Engine::ALL.len()];
-    for _ in 0..ROUNDS {
-        for (engine, rate) in Engine::ALL.iter().zip(&mut rates) {
-            *rate = rate.max(TRANSITIONS as f64 / seconds(|| engine.run()));
-        }
-    }
-    for (engine, rate) in Engine::ALL.iter().zip(rates) {
-        println!(
-            "  {:<28} {:6.2} M transitions per CPU-second, {:4} bytes per state",
-            engine.name(),
-            rate / 1e6,
-            peak(engine.name()) / STATES as u64
-        );
-    }
+    println!("Ricart–Agrawala, 4 nodes, 1 request each, whole graph:");
+    println!("{STATES} states, {TRANSITIONS} transitions\n");
+    one_thread();
+    two_threads();
+    reduction();
+    memory();
+    counter_example();
 }
 
 /// Something that explores the graph.
@@ -49,16 +45,18 @@ enum Engine {
     Actors(Search),
     Arrays(Search),
     Packed(Search),
+    Ours,
 }
 
 impl Engine {
-    const ALL: [Self; 6] = [
+    const ALL: [Self; 7] = [
         Self::Actors(Search::Depth),
         Self::Actors(Search::Breadth),
         Self::Arrays(Search::Depth),
         Self::Arrays(Search::Breadth),
         Self::Packed(Search::Depth),
         Self::Packed(Search::Breadth),
+        Self::Ours,
     ];
 
     fn name(self) -> &'static str {
@@ -69,6 +67,7 @@ impl Engine {
             Self::Arrays(Search::Breadth) => "Stateright arrays, BFS",
             Self::Packed(Search::Depth) => "Stateright packed, DFS",
             Self::Packed(Search::Breadth) => "Stateright packed, BFS",
+            Self::Ours => "conclave-check",
         }
     }
 
@@ -78,13 +77,139 @@ impl Engine {
             Self::Actors(search) => explore(actors::model(4, 1), search, 1),
             Self::Arrays(search) => explore(Arrays::new(4, 1), search, 1),
             Self::Packed(search) => explore(Packed::new(4, 1), search, 1),
+            Self::Ours => {
+                ours(1);
+                return;
+            }
         };
-        assert_eq!((counts.distinct, counts.generated), (STATES, TRANSITIONS + 1));
+        let expected = (STATES as usize, TRANSITIONS as usize + 1);
+        assert_eq!((counts.distinct, counts.generated), expected);
     }
 }
 
+/// Checks the reference model, its whole graph.
+fn ours(threads: usize) {
+    let mut spec = spec(&REFERENCE, 1);
+    spec.limits.threads = threads;
+    let coverage = run(&REFERENCE, &spec).coverage;
+    assert_eq!((coverage.states, coverage.transitions), (STATES, TRANSITIONS));
+}
+
+/// Four nodes on FIFO links; at most one may be inside.
+fn spec<P: Protocol>(entry: &Entry<P>, requests: u32) -> CheckSpec {
+    CheckSpec {
+        requests,
+        channels: Channels::Fifo,
+        properties: vec![Property::Exclusion],
+        reduction: false,
+        limits: Limits { memory: MEMORY, ..Limits::default() },
+        ..CheckSpec::new(&entry.info, Setup::new(Topology::complete(4)), 0..4)
+    }
+}
+
+fn run<P: mutex::Algorithm>(entry: &Entry<P>, spec: &CheckSpec) -> Report {
+    let report = check::<P, mutex::Client>(entry, spec, &Progress::default());
+    report.expect("it fits")
+}
+
+fn one_thread() {
+    println!("one thread, best of {ROUNDS} alternating rounds");
+    let mut rates = [0.0_f64; Engine::ALL.len()];
+    for _ in 0..ROUNDS {
+        for (engine, rate) in Engine::ALL.iter().zip(&mut rates) {
+            *rate = rate.max(TRANSITIONS as f64 / cpu_seconds(|| engine.run()));
+        }
+    }
+    let ours = rates[Engine::ALL.len() - 1];
+    for (engine, rate) in Engine::ALL.iter().zip(rates) {
+        println!(
+            "  {:<24} {:6.2} M transitions per CPU-second, {:4} bytes per state; ours is {:5.2} times",
+            engine.name(),
+            rate / 1e6,
+            peak(engine.name()) / STATES,
+            ours / rate,
+        );
+    }
+}
+
+fn two_threads() {
+    let mut best = [f64::MAX; 2];
+    for _ in 0..ROUNDS * 2 {
+        for (threads, best) in (1..).zip(&mut best) {
+            *best = best.min(elapsed(|| ours(threads)).as_secs_f64());
+        }
+    }
+    println!("\ntwo threads, wall-clock, best of {} alternating rounds", ROUNDS * 2);
+    println!("  {:.3} s on one, {:.3} s on two: {:.2} times", best[0], best[1], best[0] / best[1]);
+}
+
+fn reduction() {
+    let mut spec = spec(&REFERENCE, 1);
+    spec.reduction = true;
+    let mut transitions = 0;
+    let took = cpu_seconds(|| {
+        let coverage = run(&REFERENCE, &spec).coverage;
+        assert_eq!(coverage.states, STATES);
+        transitions = coverage.transitions;
+    });
+    println!("\nreduction");
+    println!(
+        "  {TRANSITIONS} transitions without, {transitions} with: {:.2} times fewer; {took:.2} CPU-seconds",
+        TRANSITIONS as f64 / transitions as f64
+    );
+}
+
+/// What only a process of its own can measure: the peak of a search's memory.
+fn child(what: &str) {
+    if what == LARGE {
+        let mut states = 0;
+        let bytes = growth(|| states = run(&REFERENCE, &spec(&REFERENCE, 2)).coverage.states);
+        println!("{} {states}", bytes);
+        return;
+    }
+    let engine = Engine::ALL.into_iter().find(|engine| engine.name() == what);
+    println!("{} {STATES}", growth(|| engine.expect("one of ours").run()));
+}
+
+const LARGE: &str = "large";
+
+fn memory() {
+    let (bytes, states) = measure(LARGE);
+    println!("\nmemory, 4 nodes, 2 requests each");
+    println!(
+        "  {states} states, peak {} MiB: {:.1} bytes per state with parent links",
+        bytes >> 20,
+        bytes as f64 / states as f64
+    );
+}
+
+fn counter_example() {
+    let entry = &ricart_agrawala::NO_TIE_BREAK;
+    let mut spec = spec(entry, 2);
+    let mut steps = 0;
+    let found = elapsed(|| {
+        let report = run(entry, &spec);
+        match report.verdict(Property::Exclusion) {
+            Some(Verdict::Violated(violation)) => steps = violation.decisions.len(),
+            verdict => panic!("it lets two in: {verdict:?}"),
+        }
+    });
+    spec.properties.clear();
+    let mut coverage = None;
+    let full = elapsed(|| coverage = Some(run(entry, &spec).coverage));
+    let coverage = coverage.expect("it ran");
+    println!("\nRicart–Agrawala without tie-break, 4 nodes, 2 requests each");
+    println!("  a trace of {steps} steps after {:.3} s", found.as_secs_f64());
+    println!(
+        "  all {} states, breadth first, after {:.1} s{}",
+        coverage.states,
+        full.as_secs_f64(),
+        coverage.stop.map_or(String::new(), |stop| format!(" (stopped: {stop:?})"))
+    );
+}
+
 /// CPU time of all threads of this program, so that other programs on the machine do not count.
-fn seconds(work: impl FnOnce()) -> f64 {
+fn cpu_seconds(work: impl FnOnce()) -> f64 {
     let cpu = || {
         let stat = std::fs::read_to_string("/proc/self/stat").expect("Linux has it");
         let (_, fields) = stat.rsplit_once(") ").expect("the name of the program in brackets");
@@ -97,12 +222,26 @@ fn seconds(work: impl FnOnce()) -> f64 {
     cpu() - start
 }
 
-/// The bytes by which the memory of an engine grows at its peak, in a process of its own.
+#[expect(clippy::disallowed_methods, reason = "measures how much two threads are faster")]
+fn elapsed(work: impl FnOnce()) -> Duration {
+    let start = Instant::now();
+    work();
+    start.elapsed()
+}
+
+/// The bytes by which the memory of an engine grows at its peak.
 fn peak(engine: &str) -> u64 {
+    measure(engine).0
+}
+
+/// Runs this program again for one measurement of memory: bytes, and states.
+fn measure(what: &str) -> (u64, u64) {
     let program = std::env::current_exe().expect("Linux tells");
-    let output = Command::new(program).args([PEAK, engine]).output().expect("it starts");
-    assert!(output.status.success(), "{engine}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number of bytes")
+    let output = Command::new(program).args([PEAK, what]).output().expect("it starts");
+    assert!(output.status.success(), "{what}: {}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8_lossy(&output.stdout);
+    let (bytes, states) = text.trim().split_once(' ').expect("two numbers");
+    (bytes.parse().expect("a number"), states.parse().expect("a number"))
 }
 
 /// The bytes by which the memory of this process grows at the peak of `work`.
