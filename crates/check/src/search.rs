@@ -9,7 +9,7 @@ use crate::count::PENDING_SHIFT;
 use crate::graph::{Edge, Edges};
 use crate::space::Space;
 use crate::table::Table;
-use crate::worker::{ALONE, REST, Shape, TELLS, TOUCHES, Worker, bit, fingerprint};
+use crate::worker::{ALONE, Candidate, REST, Shape, TELLS, TOUCHES, Worker, bit, fingerprint};
 use crate::{Limits, Stop};
 
 /// How far a search has come; for whoever watches it, and for stopping it.
@@ -99,9 +99,9 @@ impl Log {
 }
 
 /// States are handed to threads in portions of so many.
-const PORTION: usize = 64;
+const PORTION: usize = 32;
 /// How many states a portion may lead to, at the least that is made room for.
-const ROOM: usize = PORTION * 64;
+const ROOM: usize = PORTION * 128;
 
 /// A state that waits to be expanded. Before its parts stand its number, its fingerprint, and if
 /// orders are compared, the events that sleep in it and those that alone are to be explored.
@@ -142,6 +142,13 @@ impl Queued<'_> {
     fn only(&self) -> u64 {
         self.wide(5)
     }
+}
+
+/// The entry of a portion that a candidate comes from.
+fn queued<'q>(portion: &'q [u32], place: u32, shared: &Shared<'_>) -> Queued<'q> {
+    let first = place as usize * shared.stride;
+    let entry = &portion[first..first + shared.stride];
+    Queued { entry, header: header(shared.plan.shape.compare) }
 }
 
 /// One thread's part of the search.
@@ -365,63 +372,66 @@ impl Seeker<'_> {
         }
         std::hint::black_box(at_hand);
         self.transitions += self.worker.candidates.len() as u64;
+        if shared.plan.graph || compare {
+            for at in 0..self.worker.candidates.len() {
+                self.follow_and_note(at, portion, shared);
+            }
+            return;
+        }
         for at in 0..self.worker.candidates.len() {
-            self.follow(at, portion, shared);
+            if shared.table.insert(self.worker.candidates[at].print).0 {
+                self.arrive(at, portion, 0, shared);
+            }
         }
     }
 
-    /// Goes where a candidate leads.
-    #[inline]
-    fn follow(&mut self, at: usize, portion: &[u32], shared: &Shared<'_>) {
+    /// Goes where a candidate leads, and notes how: as an edge, or in the sleep set.
+    fn follow_and_note(&mut self, at: usize, portion: &[u32], shared: &Shared<'_>) {
         let candidate = self.worker.candidates[at];
         let (new, place) = shared.table.insert(candidate.print);
-        let wide = shared.plan.graph || shared.plan.shape.compare;
-        if !new && !wide {
-            return;
-        }
-        let source = candidate.source as usize * shared.stride;
-        let entry = &portion[source..source + shared.stride];
-        let source = Queued { entry, header: header(shared.plan.shape.compare) };
-        let number = if new { self.number() } else { 0 };
         if shared.plan.graph {
+            let number = self.number();
             if new {
                 shared.table.write(place, u64::from(number));
             }
             let target = if new { number } else { shared.table.read(place) as u32 };
-            self.edges.push(Edge {
-                target,
-                step: candidate.step,
-                event: candidate.event,
-                node: candidate.node,
-                flags: candidate.flags,
-            });
-        } else if wide {
-            let asleep = self.sleeps[at];
+            let Candidate { step, event, node, flags, .. } = candidate;
+            self.edges.push(Edge { target, step, event, node, flags });
             if new {
-                shared.table.write(place, asleep);
-            } else {
-                // Events that slept whenever the state was reached before, and do not now.
-                let before = shared.table.keep(place, asleep);
-                let awake = before & !asleep;
-                if awake != 0 {
-                    let from = self.next.len();
-                    self.push_header(0, candidate.print, before & asleep, awake);
-                    self.push_state(&source, at);
-                    debug_assert_eq!(self.next.len() - from, shared.stride);
-                }
+                self.arrive(at, portion, 0, shared);
             }
-        }
-        if !new {
             return;
         }
-        self.log.push(Reached { parent: source.number(), print: candidate.print as u32 });
-        let asleep = if shared.plan.shape.compare { self.sleeps[at] } else { 0 };
-        self.push_header(number, candidate.print, asleep, 0);
+        let asleep = self.sleeps[at];
+        if new {
+            shared.table.write(place, asleep);
+            self.arrive(at, portion, asleep, shared);
+            return;
+        }
+        // Events that slept whenever the state was reached before, and do not now.
+        let before = shared.table.keep(place, asleep);
+        let awake = before & !asleep;
+        if awake != 0 {
+            let source = queued(portion, candidate.source, shared);
+            self.push_header(0, candidate.print, before & asleep, awake);
+            self.push_state(&source, at);
+        }
+    }
+
+    /// Visits the state that a candidate leads to, for the first time.
+    #[inline]
+    fn arrive(&mut self, at: usize, portion: &[u32], asleep: u64, shared: &Shared<'_>) {
+        let candidate = &self.worker.candidates[at];
+        let (print, tells) = (candidate.print, candidate.flags & TELLS != 0);
+        let source = queued(portion, candidate.source, shared);
+        let number = self.number();
+        self.log.push(Reached { parent: source.number(), print: print as u32 });
+        self.push_header(number, print, asleep, 0);
         let from = self.next.len();
         self.push_state(&source, at);
-        if candidate.flags & TELLS != 0 || shared.plan.graph {
+        if tells || shared.plan.graph {
             let state = self.next[from..].to_vec();
-            if candidate.flags & TELLS != 0 {
+            if tells {
                 self.judge(&state, number);
             }
             if shared.plan.graph {

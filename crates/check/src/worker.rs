@@ -370,7 +370,7 @@ impl<'a> Worker<'a> {
                     maker.mv = Move::Vanish { link: link as u8, envelope };
                     maker.flags = FAIR | ALONE;
                     maker.rest = Some((shape.n + link, rest));
-                    self.make_quiet(&maker);
+                    self.make_quiet(&maker, Quiet::default());
                     continue;
                 }
                 let steps = self.deliver(local, from, envelope, link);
@@ -436,7 +436,7 @@ impl<'a> Worker<'a> {
     }
 
     /// A candidate for each step that may come of it.
-    #[inline]
+    #[inline(always)]
     fn make(&mut self, maker: &Maker<'_>, steps: Steps) {
         for step in steps.first..steps.first + u32::from(steps.count) {
             self.make_step(maker, step, WHOLE);
@@ -447,7 +447,7 @@ impl<'a> Worker<'a> {
     }
 
     /// A candidate for a step.
-    #[inline]
+    #[inline(always)]
     fn make_step(&mut self, maker: &Maker<'_>, step: u32, cut: u8) {
         let meta = self.steps[step as usize];
         let first_change = self.changes.len();
@@ -499,6 +499,12 @@ impl<'a> Worker<'a> {
         });
     }
 
+    /// The same, where speed does not matter.
+    #[cold]
+    fn make_rarely(&mut self, maker: &Maker<'_>, step: u32, cut: u8) {
+        self.make_step(maker, step, cut);
+    }
+
     #[inline]
     fn change(&mut self, print: &mut u64, slot: usize, old: u32, new: u32) {
         *print ^= spread(slot, old) ^ spread(slot, new);
@@ -507,20 +513,20 @@ impl<'a> Worker<'a> {
 
     /// A candidate without a step of a node: its changes are those of the maker, and any that have
     /// been noted since `first_change`.
-    fn make_quiet(&mut self, maker: &Maker<'_>) {
+    fn make_quiet(&mut self, maker: &Maker<'_>, quiet: Quiet) {
         let first_change = self.changes.len();
         let mut print = maker.print;
         if let Some((slot, rest)) = maker.rest {
             self.change(&mut print, slot, maker.state[slot], rest);
         }
-        if let Some(global) = maker.global {
+        if let Some(global) = quiet.global {
             let slot = self.shape.global_slot();
             self.change(&mut print, slot, maker.state[slot], global);
         }
-        if let Some(local) = maker.local {
+        if let Some(local) = quiet.local {
             self.change(&mut print, maker.node, maker.state[maker.node], local);
         }
-        for &(slot, new) in &maker.more {
+        for &(slot, new) in &quiet.more {
             self.change(&mut print, slot, maker.state[slot], new);
         }
         self.candidates.push(Candidate {
@@ -618,7 +624,7 @@ impl<'a> Worker<'a> {
         let mut maker = maker.clone();
         maker.flags = ALONE;
         for sent in 1..sends {
-            self.make_step(&maker, step, sent);
+            self.make_rarely(&maker, step, sent);
         }
     }
 
@@ -679,7 +685,7 @@ impl<'a> Worker<'a> {
         maker.flags = flags | TELLS;
         for step in first..first + count {
             let before = self.candidates.len();
-            self.make_step(&maker, step, WHOLE);
+            self.make_rarely(&maker, step, WHOLE);
             // The budget was spent before the step: that, too, is a change.
             if let Some(global) = global {
                 let candidate = &mut self.candidates[before];
@@ -721,7 +727,12 @@ impl<'a> Worker<'a> {
                 maker.flags = FAIR | ALONE;
                 maker.timer = true;
                 let before = self.candidates.len();
-                self.make(&maker, steps);
+                for step in steps.first..steps.first + u32::from(steps.count) {
+                    self.make_rarely(&maker, step, WHOLE);
+                    if self.shape.mid_step {
+                        self.cut(&maker, step);
+                    }
+                }
                 // Time has passed at the other nodes, too.
                 for made in before..self.candidates.len() {
                     self.rebase(made, state, &later);
@@ -757,8 +768,7 @@ impl<'a> Worker<'a> {
         let mut maker = Maker::new(state, print, source, 0, event, Happening::Other(u32::MAX));
         maker.mv = Move::Heal;
         maker.flags = FAIR | ALONE;
-        maker.global = Some(global);
-        self.make_quiet(&maker);
+        self.make_quiet(&maker, Quiet { global: Some(global), ..Quiet::default() });
     }
 
     /// Whatever the budgets allow.
@@ -776,15 +786,18 @@ impl<'a> Worker<'a> {
                 let mut maker = Maker::new(state, print, source, node, no_event, nothing);
                 maker.mv = Move::Crash { node: node as u8 };
                 maker.flags = ALONE;
-                maker.global = Some(self.spend(here, |budgets| budgets.crashes -= 1));
-                maker.local = Some(self.lock().nodes.crash(state[node], for_good));
+                let mut quiet = Quiet {
+                    global: Some(self.spend(here, |budgets| budgets.crashes -= 1)),
+                    local: Some(self.lock().nodes.crash(state[node], for_good)),
+                    more: Vec::new(),
+                };
                 if for_good {
                     // What is on its way to it will not arrive.
                     let inbox = (0..n).filter(|&from| from != node);
                     let inbox = inbox.map(|from| self.shape.slot(from, node));
-                    maker.more = inbox.filter(|&it| state[it] != 0).map(|it| (it, 0)).collect();
+                    quiet.more = inbox.filter(|&it| state[it] != 0).map(|it| (it, 0)).collect();
                 }
-                self.make_quiet(&maker);
+                self.make_quiet(&maker, quiet);
             }
         }
         for node in (0..n).filter(|node| up >> node & 1 == 0) {
@@ -812,14 +825,14 @@ impl<'a> Worker<'a> {
                 if budgets.losses > 0 {
                     maker.mv = Move::Lose { link: link as u8, envelope };
                     maker.rest = Some((slot, rest));
-                    maker.global = Some(self.spend(here, |budgets| budgets.losses -= 1));
-                    self.make_quiet(&maker);
+                    let global = Some(self.spend(here, |budgets| budgets.losses -= 1));
+                    self.make_quiet(&maker, Quiet { global, ..Quiet::default() });
                 }
                 if budgets.repeats > 0 {
                     maker.mv = Move::Repeat { link: link as u8, envelope };
                     maker.rest = Some((slot, self.lock().repeat(state[slot], envelope)));
-                    maker.global = Some(self.spend(here, |budgets| budgets.repeats -= 1));
-                    self.make_quiet(&maker);
+                    let global = Some(self.spend(here, |budgets| budgets.repeats -= 1));
+                    self.make_quiet(&maker, Quiet { global, ..Quiet::default() });
                 }
             }
         }
@@ -829,11 +842,11 @@ impl<'a> Worker<'a> {
                 let mut maker = Maker::new(state, print, source, 0, no_event, nothing);
                 maker.mv = Move::Partition { apart: group };
                 maker.flags = ALONE;
-                maker.global = Some(self.alter(here, |global| {
+                let global = Some(self.alter(here, |global| {
                     global.budgets.partitions -= 1;
                     global.apart = group;
                 }));
-                self.make_quiet(&maker);
+                self.make_quiet(&maker, Quiet { global, ..Quiet::default() });
             }
         }
         for node in (0..n).filter(|node| up >> node & 1 == 1) {
@@ -1144,6 +1157,11 @@ struct Maker<'s> {
     timer: bool,
     /// A link, and what is left of it.
     rest: Option<(usize, u32)>,
+}
+
+/// What changes by a move that is no step of a node.
+#[derive(Clone, Debug, Default)]
+struct Quiet {
     global: Option<u32>,
     local: Option<u32>,
     more: Vec<(usize, u32)>,
@@ -1170,9 +1188,6 @@ impl<'s> Maker<'s> {
             flags: 0,
             timer: false,
             rest: None,
-            global: None,
-            local: None,
-            more: Vec::new(),
         }
     }
 }
