@@ -38,9 +38,7 @@ impl Edges {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.edges.capacity() * size_of::<Edge>()
-            + self.spans.capacity() * 8
-            + self.labels.capacity() * 8
+        self.edges.len() * size_of::<Edge>() + self.spans.len() * 8 + self.labels.len() * 8
     }
 
     /// Adds what another thread has found.

@@ -223,8 +223,10 @@ pub(crate) fn search(
         let taken = AtomicUsize::new(0);
         while taken.load(Ordering::Relaxed) < portions.len() {
             let left = table.room().saturating_sub(visited.load(Ordering::Relaxed));
-            let waiting: usize = seekers.iter().map(Seeker::bytes).sum();
-            let here = level.iter().map(|it| it.capacity() * 4).sum::<usize>() + waiting;
+            // As if all had as much as the one with the most, which is how they see it.
+            let most = seekers.iter().map(Seeker::bytes).max().unwrap_or(0);
+            let waiting = most * threads;
+            let here = level.iter().map(|it| it.len() * 4).sum::<usize>() + waiting;
             found.bytes = found.bytes.max(table.bytes() + here);
             found.stop = if progress.stop.load(Ordering::Relaxed) {
                 Some(Stop::Asked)
@@ -255,6 +257,7 @@ pub(crate) fn search(
                 portions: &portions,
                 taken: &taken,
                 visited: &visited,
+                used: table.bytes() + here - waiting,
                 stride,
                 plan,
                 progress,
@@ -292,6 +295,8 @@ struct Shared<'a> {
     portions: &'a [&'a [u32]],
     taken: &'a AtomicUsize,
     visited: &'a AtomicUsize,
+    /// The bytes that are in use, but for what the threads have.
+    used: usize,
     stride: usize,
     plan: &'a Plan<'a>,
     progress: &'a Progress,
@@ -299,8 +304,8 @@ struct Shared<'a> {
 
 impl Seeker<'_> {
     fn bytes(&self) -> usize {
-        self.next.capacity() * 4
-            + self.log.capacity() * size_of::<Reached>()
+        self.next.len() * 4
+            + self.log.len() * size_of::<Reached>()
             + self.edges.bytes()
             + self.worker.bytes()
     }
@@ -328,6 +333,7 @@ impl Seeker<'_> {
             if shared.table.room().saturating_sub(visited) < ROOM * self.threads
                 || shared.progress.stop.load(Ordering::Relaxed)
                 || shared.plan.limits.states.is_some_and(|most| visited as u64 >= most)
+                || shared.used + self.bytes() * self.threads > shared.plan.limits.memory
             {
                 return;
             }
