@@ -173,15 +173,13 @@ mod tests {
     #[test]
     fn what_was_inserted_is_found_after_growing_with_its_word() {
         let mut table = Table::new(true);
-        let mut inserted = 0;
         for (i, print) in prints(100_000).enumerate() {
-            if inserted >= table.room() {
+            if i >= table.room() {
                 table.grow();
             }
             let (new, place) = table.insert(print);
             assert!(new);
             table.write(place, i as u64);
-            inserted += 1;
         }
         for (i, print) in prints(100_000).enumerate() {
             let (new, place) = table.insert(print);

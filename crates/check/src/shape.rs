@@ -1,0 +1,71 @@
+use conclave_protocol::Property;
+
+use crate::local::Watch;
+use crate::{CheckSpec, Timers};
+
+/// What the search has to know of the system beside its parts.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    pub(crate) n: usize,
+    /// The links, by sender and then receiver; in a state they come after the nodes.
+    pub(crate) links: Vec<(u8, u8)>,
+    pub(crate) timers: Timers,
+    pub(crate) detector: bool,
+    pub(crate) mid_step: bool,
+    /// Whether nodes may be down, or the network apart.
+    pub(crate) faulty: bool,
+    pub(crate) watch: Watch,
+    pub(crate) places: u32,
+    /// Whether orders of events are compared.
+    pub(crate) compare: bool,
+    /// The properties that are said of states.
+    pub(crate) safety: Vec<Property>,
+    /// Those said of how runs end.
+    pub(crate) liveness: Vec<Property>,
+}
+
+impl Shape {
+    pub(crate) fn new(spec: &CheckSpec, watch: Watch) -> Self {
+        let n = spec.setup.n() as usize;
+        let nodes = 0..n as u8;
+        let links = nodes.clone().flat_map(|from| nodes.clone().map(move |to| (from, to)));
+        let (liveness, safety) =
+            spec.properties.iter().partition(|property| crate::spec::is_liveness(**property));
+        Self {
+            n,
+            links: links.filter(|(from, to)| from != to).collect(),
+            timers: spec.timers,
+            detector: spec.detector,
+            mid_step: spec.budgets.mid_step,
+            faulty: !spec.budgets.is_spent(),
+            watch,
+            places: spec.places,
+            compare: spec.reduction,
+            safety,
+            liveness,
+        }
+    }
+
+    /// How many numbers a state has.
+    pub(crate) fn slots(&self) -> usize {
+        self.n * self.n + 1
+    }
+
+    pub(crate) fn global_slot(&self) -> usize {
+        self.n * self.n
+    }
+
+    /// The slot of a link.
+    pub(crate) fn slot(&self, from: usize, to: usize) -> usize {
+        self.n + self.link(from, to)
+    }
+
+    pub(crate) fn link(&self, from: usize, to: usize) -> usize {
+        from * (self.n - 1) + to - usize::from(to > from)
+    }
+
+    /// Whether messages between the two do not get through.
+    pub(crate) fn apart(&self, from: usize, to: usize, apart: u32) -> bool {
+        (apart >> from ^ apart >> to) & 1 == 1
+    }
+}
