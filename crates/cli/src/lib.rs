@@ -33,7 +33,12 @@ Exit codes:
   3  there can be no such run: a node, an option or a size that does not fit
   4  the run goes beyond the algorithm's model, and --beyond-model was not given
   5  a file cannot be read or written, or is not a trace that this program understands
+  6  a search was stopped by a limit before it was done, and has found no broken promise
   130  stopped by Ctrl-C";
+
+fn check_help() -> String {
+    format!("{}\n\n{EXIT_CODES}", commands::check::ENDS)
+}
 
 /// Coordination algorithms: look them up, run them, break them.
 #[derive(Debug, Parser)]
@@ -61,6 +66,9 @@ pub enum Command {
     /// Run a recorded trace again and compare, event by event
     #[command(after_help = EXIT_CODES)]
     Replay(commands::replay::Args),
+    /// Check every run of a small system, faults included, or show a shortest counter-example
+    #[command(after_help = check_help())]
+    Check(Box<commands::check::Args>),
     /// Compare the algorithms of a family: measured, in theory, and as the lectures have it
     Compare(commands::compare::Args),
 }
@@ -72,6 +80,8 @@ pub enum Done {
     Well,
     /// A promise was broken, or a replay differs.
     Violated,
+    /// Stopped by a limit.
+    Stopped,
     /// Stopped by Ctrl-C.
     Interrupted,
 }
@@ -166,6 +176,7 @@ pub fn main() -> ExitCode {
     match done.and_then(|done| out.flush().map(|()| done).map_err(Failure::Output)) {
         Ok(Done::Well) => ExitCode::SUCCESS,
         Ok(Done::Violated) => ExitCode::from(1),
+        Ok(Done::Stopped) => ExitCode::from(6),
         Ok(Done::Interrupted) => ExitCode::from(130),
         // Whoever read the output has seen enough.
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
@@ -193,6 +204,7 @@ impl Command {
             Self::Explain(args) => commands::explain::perform(args, terminal, out),
             Self::Run(args) => commands::run::perform(args, given, terminal, out),
             Self::Replay(args) => commands::replay::perform(args, terminal, out),
+            Self::Check(args) => commands::check::perform(args, terminal, out),
             Self::Compare(args) => commands::compare::perform(args, terminal, out),
         }
     }

@@ -209,7 +209,7 @@ impl SpecArgs {
             return Err(Failure::Usage("--unit must be longer than nothing".into()));
         }
         self.check_order(unit)?;
-        let mut setup = Setup::new(self.topology(info)?);
+        let mut setup = Setup::new(topology(info, self.topology.as_deref(), self.nodes)?);
         setup.delay = unit;
         setup.processing = self.processing.with(unit);
         for Setting { name, value } in &self.set {
@@ -327,22 +327,6 @@ impl SpecArgs {
         Time::ZERO + busy.saturating_add(all)
     }
 
-    fn topology(&self, info: &Info) -> Result<Topology, Failure> {
-        let n = self.nodes;
-        let Some(name) = &self.topology else {
-            return Ok(match info.model.links {
-                Links::Complete => Topology::complete(n),
-                Links::Ring => Topology::ring(n),
-                Links::Tree => Topology::binary(n),
-            });
-        };
-        if Path::new(name).is_file() {
-            return read_topology(Path::new(name), n);
-        }
-        let unknown = |error| Failure::Impossible(format!("{error}; nor is there such a file"));
-        Topology::named(name, n).map_err(unknown)
-    }
-
     fn delays(&self, unit: Duration, n: u32) -> Result<Delay, Failure> {
         Ok(match &self.delay {
             None | Some(DelayArg::Unit) => Delay::Constant(unit),
@@ -444,6 +428,22 @@ impl SpecArgs {
         };
         Ok(Workload { arrivals, hold })
     }
+}
+
+/// The topology called `name`, or read from that file; by default what the algorithm needs.
+pub(crate) fn topology(info: &Info, name: Option<&str>, n: u32) -> Result<Topology, Failure> {
+    let Some(name) = name else {
+        return Ok(match info.model.links {
+            Links::Complete => Topology::complete(n),
+            Links::Ring => Topology::ring(n),
+            Links::Tree => Topology::binary(n),
+        });
+    };
+    if Path::new(name).is_file() {
+        return read_topology(Path::new(name), n);
+    }
+    let unknown = |error| Failure::Impossible(format!("{error}; nor is there such a file"));
+    Topology::named(name, n).map_err(unknown)
 }
 
 fn read(path: &Path) -> Result<String, Failure> {

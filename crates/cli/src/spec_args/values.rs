@@ -464,6 +464,70 @@ impl fmt::Display for Limit {
     }
 }
 
+/// So many bytes: `2GiB`, `500MB`, or a bare number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size(pub usize);
+
+impl FromStr for Size {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+        let (number, unit) = text.split_at(unit_at);
+        let scale: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+            "" | "b" => 1,
+            "k" | "kib" => 1 << 10,
+            "kb" => 1_000,
+            "m" | "mib" => 1 << 20,
+            "mb" => 1_000_000,
+            "g" | "gib" => 1 << 30,
+            "gb" => 1_000_000_000,
+            "t" | "tib" => 1 << 40,
+            "tb" => 1_000_000_000_000,
+            _ => 0,
+        };
+        let bytes = number.parse::<f64>().ok().filter(|_| scale > 0).map(|it| it * scale as f64);
+        let fits = bytes.filter(|bytes| (1.0..2_f64.powi(62)).contains(bytes));
+        let bytes = fits.and_then(|bytes| usize::try_from(bytes as u64).ok());
+        bytes.map(Self).ok_or_else(|| {
+            format!("{text:?} is no size: write a number and KiB, MiB or GiB, as in 2GiB")
+        })
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
+        let fit = units.into_iter().find(|(_, bits)| self.0 >> bits > 0);
+        let Some((unit, bits)) = fit else { return write!(f, "{} bytes", self.0) };
+        let value = self.0 as f64 / (1_u64 << bits) as f64;
+        let text = format!("{value:.1}");
+        write!(f, "{}{unit}", text.trim_end_matches(".0"))
+    }
+}
+
+/// Nodes in a row: `0..2` is p0 and p1, `3` is p3 alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nodes(pub std::ops::Range<u32>);
+
+impl FromStr for Nodes {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let range = match text.split_once("..") {
+            Some((first, end)) => node(first)?.0..node(end)?.0,
+            None => {
+                let NodeId(one) = node(text)?;
+                one..one.saturating_add(1)
+            }
+        };
+        match range.is_empty() {
+            true => Err(format!("{text:?} is nobody; 0..2 is p0 and p1")),
+            false => Ok(Self(range)),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -509,5 +573,27 @@ mod tests {
         assert!("0,1|1,2@5".parse::<GroupsWhile>().unwrap_err().contains("two groups"));
         assert!("150%".parse::<Share>().is_err());
         assert!("gauss:1ms".parse::<DelayArg>().unwrap_err().contains("uniform:0.5ms..1.5ms"));
+    }
+
+    #[test]
+    fn sizes_have_units_of_two_kinds() {
+        let size = |text: &str| text.parse::<Size>().map(|Size(bytes)| bytes);
+        assert_eq!(size("2GiB"), Ok(2 << 30));
+        assert_eq!(size("1.5M"), Ok(3 << 19));
+        assert_eq!(size("500MB"), Ok(500_000_000));
+        assert_eq!(size("4096"), Ok(4096));
+        for wrong in ["", "0", "GiB", "2parsecs", "-1G", "99999999TiB"] {
+            assert!(size(wrong).unwrap_err().contains("2GiB"), "{wrong}");
+        }
+        assert_eq!(Size(2 << 30).to_string(), "2GiB");
+        assert_eq!(Size(3 << 19).to_string(), "1.5MiB");
+        assert_eq!(Size(100).to_string(), "100 bytes");
+    }
+
+    #[test]
+    fn nodes_in_a_row_end_before_the_last_number() {
+        assert_eq!("0..2".parse(), Ok(Nodes(0..2)));
+        assert_eq!("p1".parse(), Ok(Nodes(1..2)));
+        assert!("2..2".parse::<Nodes>().unwrap_err().contains("nobody"));
     }
 }

@@ -1,0 +1,286 @@
+//! Flags of `conclave check`, and the check that they describe.
+
+use std::path::PathBuf;
+
+use conclave_check::{Budgets, CheckSpec, Limits, Timers};
+use conclave_protocol::{Channels, Info, Property, Setup};
+use conclave_sim::{RunSpec, judgeable};
+
+use crate::commands::run::DiagramArgs;
+use crate::spec_args::values::{Nodes, Setting, Size};
+use crate::spec_args::{ChannelsArg, topology};
+use crate::{Failure, clients};
+
+/// Flags of `conclave check`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// The algorithm, such as mutex/ricart-agrawala; `conclave list` shows all
+    #[arg(required_unless_present = "all", conflicts_with = "all")]
+    pub id: Option<String>,
+    /// The system and what may go wrong in it.
+    #[command(flatten)]
+    pub system: SystemArgs,
+    /// How to search.
+    #[command(flatten)]
+    pub search: SearchArgs,
+
+    /// Check the whole catalogue, each entry within its model, and print a table
+    #[arg(long, help_heading = "What to check")]
+    #[arg(conflicts_with_all = ["topology", "set", "clients", "requests", "channels", "timers",
+        "crashes", "recoveries", "amnesias", "losses", "repeats", "partitions", "suspicions",
+        "joins", "leaves", "mid_step", "no_detector", "property", "symmetry",
+        "count", "trace", "budget_table"])]
+    pub all: bool,
+    /// With --all: no limit but memory, larger systems
+    #[arg(long, requires = "all", help_heading = "What to check")]
+    pub deep: bool,
+    /// Say for each kind of fault, none, one and two of it, what still holds: where the algorithm
+    /// stops being right. Each search visits at most --states states [default: 300000]
+    #[arg(long, help_heading = "What to check", conflicts_with_all = ["count", "trace"])]
+    pub budget_table: bool,
+    /// Print the fewest and the most messages per entry, over all runs, beside the theory
+    #[arg(long, help_heading = "What to check")]
+    pub count: bool,
+
+    /// Write a counter-example to a file, for `conclave replay`: that of the first property
+    /// violated
+    #[arg(long, value_name = "FILE", env = "CONCLAVE_TRACE", help_heading = "Output")]
+    pub trace: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long, help_heading = "Output")]
+    pub json: bool,
+    /// How the diagram looks.
+    #[command(flatten)]
+    pub diagram: DiagramArgs,
+}
+
+/// Flags about the system.
+#[derive(Clone, Debug, clap::Args)]
+pub struct SystemArgs {
+    /// How many nodes
+    #[arg(long, short, value_name = "N", env = "CONCLAVE_NODES", default_value_t = 3)]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "System")]
+    pub nodes: u32,
+    /// How often each application asks
+    #[arg(long, short, value_name = "R", default_value_t = 1, help_heading = "System")]
+    pub requests: u32,
+    /// Whose applications ask: 0..2 is p0 and p1; by default all that may
+    #[arg(long, value_name = "A..B", help_heading = "System")]
+    pub clients: Option<Nodes>,
+    /// Who is linked with whom: complete, ring, line, star, binary, or a file with a link `0 1`
+    /// per line; by default what the algorithm needs
+    #[arg(long, value_name = "SHAPE|FILE", env = "CONCLAVE_TOPOLOGY", help_heading = "System")]
+    pub topology: Option<String>,
+    /// Set an option of the algorithm; `conclave explain ID` lists them
+    #[arg(long, value_name = "NAME=VALUE", help_heading = "System")]
+    pub set: Vec<Setting>,
+    /// Whether messages of one link keep their order; by default as the algorithm's model says
+    #[arg(long, value_enum, env = "CONCLAVE_CHANNELS", help_heading = "System")]
+    pub channels: Option<ChannelsArg>,
+    /// When timers run out; by default as the algorithm's model says
+    #[arg(long, value_enum, help_heading = "System")]
+    pub timers: Option<TimersArg>,
+    /// Tell nobody of crashes, even if the algorithm relies on a failure detector
+    #[arg(long, help_heading = "System")]
+    pub no_detector: bool,
+
+    /// At most so many crashes
+    #[arg(long, value_name = "C", default_value_t = 0, help_heading = "Faults")]
+    pub crashes: u8,
+    /// At most so many recoveries, with what was saved
+    #[arg(long, value_name = "R", default_value_t = 0, help_heading = "Faults")]
+    pub recoveries: u8,
+    /// At most so many recoveries with everything forgotten
+    #[arg(long, value_name = "A", default_value_t = 0, help_heading = "Faults")]
+    pub amnesias: u8,
+    /// Nodes may also crash in the middle of a step, some of its messages having left
+    #[arg(long, help_heading = "Faults")]
+    pub mid_step: bool,
+    /// At most so many messages are lost
+    #[arg(long, value_name = "L", default_value_t = 0, help_heading = "Faults")]
+    pub losses: u8,
+    /// At most so many messages arrive once more
+    #[arg(long, value_name = "D", default_value_t = 0, help_heading = "Faults")]
+    pub repeats: u8,
+    /// The network falls apart at most so often
+    #[arg(long, value_name = "P", default_value_t = 0, help_heading = "Faults")]
+    pub partitions: u8,
+    /// At most so many live nodes are suspected, each for a while
+    #[arg(long, value_name = "S", default_value_t = 0, help_heading = "Faults")]
+    pub suspicions: u8,
+    /// At most so many nodes ask to become members
+    #[arg(long, value_name = "J", default_value_t = 0, help_heading = "Faults")]
+    pub joins: u8,
+    /// At most so many nodes ask to leave the group
+    #[arg(long, value_name = "K", default_value_t = 0, help_heading = "Faults")]
+    pub leaves: u8,
+    /// Timers run out at most so often in all; by default as often as they like
+    #[arg(long, value_name = "K", help_heading = "Faults")]
+    pub timer_budget: Option<u8>,
+    /// Check even if that breaks an assumption of the algorithm
+    #[arg(long, env = "CONCLAVE_BEYOND_MODEL", help_heading = "Faults")]
+    pub beyond_model: bool,
+
+    /// What has to hold; by default all that the algorithm promises, and what a mutant breaks
+    #[arg(long, value_name = "ME,ND,…", value_delimiter = ',', help_heading = "What to check")]
+    pub property: Vec<Property>,
+}
+
+/// Flags about the search.
+#[derive(Clone, Debug, clap::Args)]
+pub struct SearchArgs {
+    /// Explore every order of events, even those that cannot be told apart
+    #[arg(long, help_heading = "Search")]
+    pub no_reduction: bool,
+    /// Take states for one that differ only in the nodes' names
+    #[arg(long, help_heading = "Search")]
+    pub symmetry: bool,
+    /// How many threads search; by default as many as the machine runs at once
+    #[arg(long, value_name = "K", env = "CONCLAVE_THREADS", help_heading = "Search")]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub threads: Option<u16>,
+    /// Stop when the search would take more memory
+    #[arg(long, value_name = "SIZE", env = "CONCLAVE_MEMORY", help_heading = "Search")]
+    #[arg(default_value_t = Size(2 << 30))]
+    pub memory: Size,
+    /// Stop at runs of so many steps
+    #[arg(long, value_name = "STEPS", help_heading = "Search")]
+    pub depth: Option<u32>,
+    /// Stop after so many states
+    #[arg(long, value_name = "N", help_heading = "Search")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub states: Option<u64>,
+}
+
+/// When timers run out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum TimersArg {
+    /// At any moment, in any order.
+    Anytime,
+    /// Only when no message is on its way, in the order of their deadlines.
+    Quiet,
+}
+
+impl SearchArgs {
+    /// When to give up, and how hard to try.
+    pub(super) fn limits(&self) -> Limits {
+        let available = || std::thread::available_parallelism().map_or(1, usize::from);
+        Limits {
+            threads: self.threads.map_or_else(available, usize::from),
+            memory: self.memory.0,
+            depth: self.depth,
+            states: self.states,
+        }
+    }
+}
+
+impl Args {
+    /// The check that the flags describe. Everything it names exists; whether it stays within the
+    /// algorithm's model is another question.
+    pub(super) fn spec(&self, info: &Info) -> Result<CheckSpec, Failure> {
+        let (system, search) = (&self.system, &self.search);
+        let topology = topology(info, system.topology.as_deref(), system.nodes)?;
+        let mut setup = Setup::new(topology);
+        for Setting { name, value } in &system.set {
+            setup.options.insert(name.clone(), value.clone());
+        }
+        // What a system needs to be like is the same as in a run.
+        RunSpec::new(info, setup.clone()).validate(info)?;
+        let mut spec = default_spec(info, setup)?;
+        if let Some(Nodes(clients)) = &system.clients {
+            if clients.end > system.nodes {
+                let last = system.nodes - 1;
+                let text = format!("--clients: there are only nodes p0 to p{last}");
+                return Err(Failure::Impossible(text));
+            }
+            spec.clients = clients.clone();
+        }
+        spec.requests = system.requests;
+        match system.channels {
+            None => {}
+            Some(ChannelsArg::Fifo) => spec.channels = Channels::Fifo,
+            Some(ChannelsArg::Reordering) => spec.channels = Channels::Reliable,
+        }
+        match system.timers {
+            None => {}
+            Some(TimersArg::Anytime) => spec.timers = Timers::Anytime,
+            Some(TimersArg::Quiet) => spec.timers = Timers::Quiet,
+        }
+        spec.detector &= !system.no_detector;
+        spec.budgets = system.budgets()?;
+        if !system.property.is_empty() {
+            spec.properties = chosen(info, &system.property)?;
+        }
+        spec.reduction = !search.no_reduction;
+        spec.symmetry = search.symmetry;
+        spec.count = self.count;
+        spec.limits = search.limits();
+        if self.count && system.requests != 1 {
+            let text =
+                "--count: messages are counted where each node asks once; leave out --requests";
+            return Err(Failure::Usage(text.to_owned()));
+        }
+        Ok(spec)
+    }
+}
+
+/// A check of everything that an algorithm promises, and of what it is there to break.
+pub(super) fn default_spec(info: &Info, setup: Setup) -> Result<CheckSpec, Failure> {
+    let clients = clients(info.id, &setup)?;
+    let mut spec = CheckSpec::new(info, setup, clients);
+    let broken = info.mutant.map(|mutant| mutant.breaks);
+    spec.properties.extend(broken.filter(|property| !info.holds.contains(property)));
+    if spec.properties.is_empty() {
+        spec.properties = judgeable(info);
+    }
+    spec.properties.sort_unstable();
+    Ok(spec)
+}
+
+/// The properties asked for, each once and in the order of the catalogue.
+fn chosen(info: &Info, asked: &[Property]) -> Result<Vec<Property>, Failure> {
+    let known = judgeable(info);
+    if let Some(stray) = asked.iter().find(|property| !known.contains(property)) {
+        let known: Vec<&str> = known.into_iter().map(Property::name).collect();
+        let (id, meaning, known) = (info.id, stray.meaning(), known.join(", "));
+        let text = format!("{stray} ({meaning}) is not for {id}; of it can be checked {known}");
+        return Err(Failure::Usage(text));
+    }
+    let mut properties = asked.to_vec();
+    properties.sort_unstable();
+    properties.dedup();
+    Ok(properties)
+}
+
+impl SystemArgs {
+    fn budgets(&self) -> Result<Budgets, Failure> {
+        let boots = u16::from(self.recoveries) + u16::from(self.amnesias);
+        let useless = [
+            (boots > u16::from(self.crashes), "there are more recoveries than --crashes"),
+            (
+                self.mid_step && self.crashes == 0,
+                "--mid-step is about --crashes, and there are none",
+            ),
+            (
+                self.no_detector && self.crashes == 0,
+                "--no-detector is about --crashes, and there are none",
+            ),
+        ];
+        if let Some((_, why)) = useless.into_iter().find(|(is, _)| *is) {
+            return Err(Failure::Usage(why.to_owned()));
+        }
+        Ok(Budgets {
+            crashes: self.crashes,
+            recoveries: self.recoveries,
+            amnesias: self.amnesias,
+            losses: self.losses,
+            repeats: self.repeats,
+            partitions: self.partitions,
+            suspicions: self.suspicions,
+            joins: self.joins,
+            leaves: self.leaves,
+            timers: self.timer_budget,
+            mid_step: self.mid_step,
+        })
+    }
+}

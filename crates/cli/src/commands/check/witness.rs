@@ -1,0 +1,157 @@
+//! A counter-example as a run: simulated, said in words, drawn, and written to a file.
+
+use std::fs;
+use std::path::Path;
+
+use conclave_check::{CheckSpec, Violation};
+use conclave_protocol::{Info, Mark, NodeId, Property, Time};
+use conclave_sim::{Event, Finding, Outcome, RunSpec, TraceFile, Tracing};
+
+use crate::diagram::{self, Remark, draw};
+use crate::{Failure, Terminal, simulate};
+
+/// A run that violates a property.
+pub(super) struct Witness {
+    pub(super) property: Property,
+    pub(super) violation: Violation,
+    spec: RunSpec,
+    outcome: Outcome,
+}
+
+impl Witness {
+    /// Follows the decisions of a violation in the simulator.
+    pub(super) fn new(
+        info: &Info,
+        check: &CheckSpec,
+        property: Property,
+        violation: &Violation,
+    ) -> Result<Self, Failure> {
+        let mut spec = RunSpec::new(info, check.setup.clone());
+        spec.channels = check.channels;
+        spec.tracing = Tracing::Full;
+        spec.decisions = Some(violation.decisions.clone());
+        let outcome = simulate(&spec)?;
+        Ok(Self { property, violation: violation.clone(), spec, outcome })
+    }
+
+    /// How many steps it takes.
+    pub(super) fn len(&self) -> usize {
+        self.violation.decisions.len()
+    }
+
+    /// The number of the first step of the part that repeats for ever, counted from 1.
+    pub(super) fn loop_from(&self) -> Option<usize> {
+        self.violation.loop_from.map(|from| from + 1)
+    }
+
+    /// Whether another violation is shown by the same run.
+    pub(super) fn is_same_run(&self, other: &Self) -> bool {
+        let (one, two) = (&self.violation, &other.violation);
+        one.decisions == two.decisions && one.loop_from == two.loop_from
+    }
+
+    /// Writes the run to a file.
+    pub(super) fn save(&self, path: &Path) -> Result<(), Failure> {
+        let finding = Finding {
+            property: self.property,
+            why: self.violation.why.clone(),
+            step: self.len(),
+            loop_from: self.loop_from(),
+        };
+        let file =
+            TraceFile { verdict: Some(finding), ..TraceFile::new(&self.spec, &self.outcome) };
+        let failed = |error| Failure::File { path: path.to_owned(), error };
+        fs::write(path, file.to_text()).map_err(failed)
+    }
+
+    /// The space-time diagram, with what is wrong pointed at.
+    pub(super) fn diagram(&self, also: &[&Self], events: usize, terminal: &Terminal) -> String {
+        let mut remarks = Vec::new();
+        if let Some(from) = self.loop_from() {
+            let records = self.records(from);
+            let text = match from == self.len() {
+                true => format!("step {from} repeats for ever"),
+                false => format!("steps {from} to {} repeat for ever", self.len()),
+            };
+            remarks.extend(records.last().map(|&record| Remark { record, text }));
+        }
+        let last = self.outcome.trace.records.len().saturating_sub(1);
+        remarks.extend([self].iter().chain(also).map(|it| {
+            let text = format!("{} violated: {}", it.property, it.violation.why);
+            Remark { record: last, text }
+        }));
+        let unit = self.spec.setup.delay;
+        let options = diagram::Options { terminal: *terminal, unit, events };
+        draw(&self.outcome.trace, &remarks, &options)
+    }
+
+    /// What happens in each step, in words.
+    pub(super) fn steps(&self) -> impl Iterator<Item = String> + '_ {
+        (1..=self.len()).map(|step| self.words(step))
+    }
+
+    /// The events of a step, by their place in the trace.
+    fn records(&self, step: usize) -> Vec<usize> {
+        let moment = u32::try_from(step).unwrap_or(u32::MAX);
+        let at = Time::ZERO + self.spec.setup.delay.saturating_mul(moment);
+        let records = self.outcome.trace.records.iter().enumerate();
+        records.filter(|(_, record)| record.at == at).map(|(i, _)| i).collect()
+    }
+
+    /// What happens in a step, in words; steps are counted from 1.
+    pub(super) fn words(&self, step: usize) -> String {
+        let trace = &self.outcome.trace;
+        let decision = &self.violation.decisions[step - 1];
+        let mut text = String::new();
+        let mut consequences = Vec::new();
+        for record in self.records(step) {
+            let record = trace.records.get(record).expect("it is in the trace");
+            let node = record.node;
+            let cause = match record.event() {
+                Event::Notice(mark) => {
+                    consequences.extend(consequence(mark, node));
+                    continue;
+                }
+                Event::Crash if !text.is_empty() => {
+                    consequences.push("crashes in the middle of that".to_owned());
+                    continue;
+                }
+                Event::Deliver { from, label, .. } => {
+                    format!("{node} gets {} from {from}", trace.name(label))
+                }
+                Event::Lose { to, label, .. } => {
+                    format!("{} from {node} to {to} is lost", trace.name(label))
+                }
+                Event::Timer { label } => format!("timer {} of {node} runs out", trace.name(label)),
+                Event::Request(Mark::Asked) => format!("{node} asks"),
+                Event::Request(Mark::Left) => format!("{node} leaves"),
+                Event::Request(Mark::Called) => format!("{node} calls an election"),
+                _ => continue,
+            };
+            if text.is_empty() {
+                text = cause;
+            }
+        }
+        if text.is_empty() {
+            text = decision.what.to_string();
+        }
+        match consequences.split_last() {
+            None => text,
+            Some((last, [])) => format!("{text} and {last}"),
+            Some((last, others)) => format!("{text}, {} and {last}", others.join(", ")),
+        }
+    }
+}
+
+/// What an application is told, as something that the node does.
+fn consequence(mark: Mark, node: NodeId) -> Option<String> {
+    Some(match mark {
+        Mark::Entered { token } => format!("enters with token {token}"),
+        Mark::Lost => "has its grant revoked".to_owned(),
+        Mark::Follows { leader, .. } if leader == node => "leads".to_owned(),
+        Mark::Follows { leader, .. } => format!("follows {leader}"),
+        Mark::Suspects(peer) => format!("suspects {peer}"),
+        Mark::Trusts(peer) => format!("trusts {peer}"),
+        Mark::Asked | Mark::Left | Mark::Called | Mark::Other => return None,
+    })
+}
