@@ -5,10 +5,12 @@ mod support;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use conclave_algorithms::catalogue;
 use serde_json::Value;
 use support::{conclave, ends_with, json, refuses, scratch, stderr, stdout};
 
 const RA: &str = "mutex/ricart-agrawala";
+const FIFO: [&str; 2] = ["--channels", "fifo"];
 const NO_TIE_BREAK: &str = "mutex/ra-no-tie-break";
 
 /// The verdict on a property.
@@ -20,12 +22,12 @@ fn verdict<'a>(value: &'a Value, property: &str) -> &'a Value {
 
 #[test]
 fn a_sound_algorithm_is_proved_and_every_state_counted() {
-    let text = ends_with(0, &["check", RA]);
+    let text = ends_with(0, &[&["check", RA, "--property", "ME,ND,NS"][..], &FIFO].concat());
     for part in [
         "Ricart–Agrawala (mutex/ricart-agrawala), 3 nodes, each linked with each; 3 nodes ask once",
         "✓ ME       holds in all 2,049 states\n",
         "✓ NS       holds in all 2,049 states\n",
-        "states     2,049 distinct, 5,489 generated, 6 terminal\n",
+        "states     2,049 distinct, 5,489 generated, 7 terminal\n",
         "reduction  off: ND, NS may fail in endless runs",
         "rules      ran ",
         "collision  with probability ",
@@ -35,10 +37,11 @@ fn a_sound_algorithm_is_proved_and_every_state_counted() {
         assert!(text.contains(part), "lacks {part:?}:\n{text}");
     }
     assert!(!text.contains("violat"), "{text}");
-    let one = ends_with(0, &["check", RA, "--property", "ME", "--no-reduction"]);
+    let one =
+        ends_with(0, &[&["check", RA, "--property", "ME", "--no-reduction"][..], &FIFO].concat());
     assert!(one.contains("2,049 distinct, 5,489 generated") && !one.contains("ND"), "{one}");
     assert!(one.contains("reduction  off, as told"), "{one}");
-    let reduced = ends_with(0, &["check", RA, "--property", "ME"]);
+    let reduced = ends_with(0, &[&["check", RA, "--property", "ME"][..], &FIFO].concat());
     assert!(reduced.contains("holds in all 2,049 states"), "{reduced}");
     assert!(reduced.contains("reduction  on") && !reduced.contains("5,489"), "{reduced}");
 }
@@ -89,7 +92,7 @@ fn an_endless_run_says_which_steps_repeat() {
 
 #[test]
 fn json_says_what_the_text_says() {
-    let value = json(&["check", RA, "--json"]);
+    let value = json(&[&["check", RA, "--property", "ME,ND,NS", "--json"][..], &FIFO].concat());
     assert_eq!(value["coverage"]["states"], 2_049);
     assert_eq!(value["coverage"]["transitions"], 5_489);
     assert_eq!(verdict(&value, "ME")["verdict"], "holds");
@@ -163,6 +166,19 @@ fn a_table_says_which_faults_an_algorithm_bears() {
     assert_eq!(verdict(nothing, "ME")["verdict"], "holds");
     let lost = rows.iter().find(|row| row["faults"] == "a lost message").expect("the row");
     assert_eq!(verdict(lost, "NS")["verdict"], "violated");
+}
+
+#[test]
+fn the_whole_catalogue_is_checked_in_one_table() {
+    let output = conclave(&["check", "--all", "--states", "3000"]);
+    let text = stdout(&output);
+    for info in catalogue::ALL {
+        if ["mutex", "election", "fd"].contains(&info.family()) {
+            let shown = text.lines().any(|line| line.split(' ').next() == Some(info.name()));
+            assert!(shown, "{} is not shown:\n{text}", info.id);
+        }
+    }
+    assert!(text.contains(" entries, ") && text.contains(" of them mutants: "), "{text}");
 }
 
 #[cfg(unix)]

@@ -2,6 +2,7 @@
 
 mod all;
 pub mod args;
+mod grid;
 mod messages;
 mod search;
 mod table;

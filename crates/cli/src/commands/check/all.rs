@@ -10,10 +10,11 @@ use serde_json::{Value, json};
 
 use super::Args;
 use super::args::default_spec;
+use super::grid::{Cell, grid};
 use super::search::Search;
 use super::table::{brief, cell, legend};
 use super::text::{faults, grouped};
-use crate::report::{Claim, claim, table};
+use crate::report::{Claim, claim};
 use crate::spec_args::topology;
 use crate::terminal::{BOLD, ERROR, GOOD, WARN, paint};
 use crate::{Done, Failure, Terminal};
@@ -185,7 +186,7 @@ impl Overview {
                 writeln!(out, "{}\n{}", paint(BOLD, family), family_table(&rows, terminal))?;
             }
         }
-        writeln!(out, "{}", legend(terminal))?;
+        write!(out, "{}", legend(terminal))?;
         for Unfit { info, why } in &self.unfit {
             writeln!(out, "{} {}: {why}", paint(WARN, "not checked:"), info.id)?;
         }
@@ -252,42 +253,35 @@ fn family_table(rows: &[&Row], terminal: &Terminal) -> String {
     let checked =
         |property: &Property| rows.iter().any(|row| row.spec.properties.contains(property));
     let properties: Vec<Property> = Property::ALL.into_iter().filter(checked).collect();
-    let mut table = table(terminal);
-    let mut header = vec!["entry".to_owned(), "N×R".to_owned()];
-    header.extend(properties.iter().map(ToString::to_string));
-    header.extend(["states", "transitions", "depth", "s"].map(str::to_owned));
-    table.set_header(header);
+    let mut header = vec!["entry", "N×R"];
+    header.extend(properties.iter().map(|property| property.name()));
+    header.extend(["states", "transitions", "depth", "s"]);
     let mut last = "";
+    let mut lines = Vec::new();
     for row in rows {
         // What was tried in a smaller system follows below.
         let name = if row.info.id == last { "" } else { row.info.name() };
         last = row.info.id;
-        let mut cells =
-            vec![name.to_owned(), format!("{}×{}", row.spec.setup.n(), row.spec.requests)];
+        let size = format!("{}×{}", row.spec.setup.n(), row.spec.requests);
+        let mut cells = vec![Cell::text(name), Cell::text(size)];
         cells.extend(properties.iter().map(|property| row.cell(*property, terminal)));
         let coverage = &row.report.coverage;
         cells.extend([
-            grouped(coverage.states),
-            grouped(coverage.transitions),
-            coverage.depth.to_string(),
-            format!("{:.1}", row.seconds),
+            Cell::figure(grouped(coverage.states)),
+            Cell::figure(grouped(coverage.transitions)),
+            Cell::figure(coverage.depth.to_string()),
+            Cell::figure(format!("{:.1}", row.seconds)),
         ]);
-        table.add_row(cells);
+        lines.push(cells);
     }
-    for column in 0..4 {
-        if let Some(column) = table.column_mut(properties.len() + 2 + column) {
-            column.set_cell_alignment(comfy_table::CellAlignment::Right);
-        }
-    }
-    format!("{}\n", table.trim_fmt())
+    grid(&header, &lines, terminal)
 }
 
 impl Row {
     /// The verdict on a property; what was to be expected looks less alarming.
-    fn cell(&self, property: Property, terminal: &Terminal) -> String {
-        let Some(verdict) = self.report.verdict(property) else { return String::new() };
+    fn cell(&self, property: Property, terminal: &Terminal) -> Cell {
         let expected = claim(self.info, property) != Claim::Promised;
-        cell(verdict, &self.report, if expected { WARN } else { ERROR }, terminal)
+        cell(&self.report, property, if expected { WARN } else { ERROR }, terminal)
     }
 
     fn json(&self) -> Value {

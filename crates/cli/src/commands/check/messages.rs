@@ -2,15 +2,15 @@
 
 use std::io::Write;
 
-use comfy_table::CellAlignment;
 use conclave_check::{CheckSpec, Messages, Report};
 use conclave_protocol::{Info, NodeId, Time};
 use conclave_sim::{Arrivals, Ask, RunSpec, Spread, Workload};
 use serde_json::{Value, json};
 
 use super::Checked;
-use crate::report::{number, table};
-use crate::terminal::{DIM, GOOD, paint};
+use super::grid::{Cell, grid};
+use crate::report::number;
+use crate::terminal::{DIM, paint};
 use crate::theory::fit::{About, Fit, alone, fit};
 use crate::{Failure, Terminal};
 
@@ -51,9 +51,9 @@ impl Figure {
             false => format!("{} = {value}", self.formula),
         };
         let sign = match (self.agrees(fewest, most), terminal.ascii) {
-            (true, true) => paint(GOOD, " ok"),
-            (true, false) => paint(GOOD, " ✓"),
-            (false, _) => String::new(),
+            (true, true) => " ok",
+            (true, false) => " ✓",
+            (false, _) => "",
         };
         format!("{bound}{figure}{sign}")
     }
@@ -137,28 +137,17 @@ pub(super) fn print(
         String::new(),
         together,
     ]);
-    let mut header = vec!["messages", "fewest", "most", "theory, alone", "theory, under load"];
-    for column in [4, 3] {
-        if rows.iter().all(|row| row[column].is_empty()) {
-            header.remove(column);
-        }
-    }
-    let kept = |column: usize| {
-        let names = ["messages", "fewest", "most", "theory, alone", "theory, under load"];
-        header.contains(&names[column])
+    let names = ["messages", "fewest", "most", "theory, alone", "theory, under load"];
+    let told = |column: usize| rows.iter().any(|row| !row[column].is_empty());
+    let kept: Vec<usize> = (0..names.len()).filter(|&column| told(column)).collect();
+    let header: Vec<&str> = kept.iter().map(|&column| names[column]).collect();
+    let cell = |row: &[String; 5], column: usize| match column {
+        1 | 2 => Cell::figure(row[column].as_str()),
+        _ => Cell::text(row[column].as_str()),
     };
-    let mut text = table(terminal);
-    text.set_header(header.clone());
-    for row in &rows {
-        let cells = row.iter().enumerate().filter(|(column, _)| kept(*column));
-        text.add_row(cells.map(|(_, cell)| cell.as_str()));
-    }
-    for column in [1, 2] {
-        if let Some(column) = text.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    writeln!(out, "\n{}", text.trim_fmt())?;
+    let cells = |row| kept.iter().map(|&column| cell(row, column)).collect();
+    let rows: Vec<Vec<Cell>> = rows.iter().map(cells).collect();
+    write!(out, "\n{}", grid(&header, &rows, terminal))?;
     for note in notes {
         writeln!(out, "{}", paint(DIM, format!("theory: {note}")))?;
     }

@@ -4,13 +4,13 @@ use std::io::Write;
 
 use anstyle::Style;
 use conclave_check::{Budgets, CheckSpec, Judgement, Report, Stop, Timers, Verdict};
-use conclave_protocol::{Channels, Detector, Info, Timing};
+use conclave_protocol::{Channels, Detector, Info, Property, Timing};
 use serde_json::{Value, json};
 
+use super::grid::{Cell, grid};
 use super::search::Search;
 use super::text::{counted, describe, grouped};
 use super::{Args, is_promised};
-use crate::report::table;
 use crate::terminal::{BOLD, DIM, ERROR, GOOD, WARN, paint};
 use crate::{Done, Failure, Terminal};
 
@@ -154,41 +154,37 @@ impl Row {
 }
 
 fn text(info: &Info, base: &CheckSpec, rows: &[Row], terminal: &Terminal) -> String {
-    let mut table = table(terminal);
-    let mut header = vec!["at most".to_owned(), "model".to_owned()];
-    header.extend(base.properties.iter().map(ToString::to_string));
-    header.push("states".to_owned());
-    table.set_header(header);
-    for row in rows {
-        let mut cells =
-            vec![row.name.clone(), if row.within { "within" } else { "beyond" }.to_owned()];
-        for property in &base.properties {
-            let Some(verdict) = row.report.verdict(*property) else { continue };
-            let broken = row.within && is_promised(info, *property);
-            let bad = if broken { ERROR } else { WARN };
-            cells.push(cell(verdict, &row.report, bad, terminal));
-        }
-        cells.push(grouped(row.report.coverage.states));
-        table.add_row(cells);
-    }
-    if let Some(column) = table.column_mut(base.properties.len() + 2) {
-        column.set_cell_alignment(comfy_table::CellAlignment::Right);
-    }
+    let mut header = vec!["at most", "model"];
+    header.extend(base.properties.iter().map(|property| property.name()));
+    header.push("states");
+    let cells = |row: &Row| {
+        let model = if row.within { "within" } else { "beyond" };
+        let mut cells = vec![Cell::text(row.name.as_str()), Cell::text(model)];
+        cells.extend(base.properties.iter().map(|&property| {
+            let broken = row.within && is_promised(info, property);
+            cell(&row.report, property, if broken { ERROR } else { WARN }, terminal)
+        }));
+        cells.push(Cell::figure(grouped(row.report.coverage.states)));
+        cells
+    };
+    let rows: Vec<Vec<Cell>> = rows.iter().map(cells).collect();
+    let table = grid(&header, &rows, terminal);
     let states = counted(base.limits.states.unwrap_or(STATES), "state");
     let limit = paint(DIM, format!("Each row: at most {states}."));
-    format!("{}\n{}\n{limit}\n", table.trim_fmt(), legend(terminal))
+    format!("{table}\n{}{limit}\n", legend(terminal))
 }
 
 /// A verdict in a few characters; `bad` is how a violation looks.
-pub(super) fn cell(verdict: &Verdict, report: &Report, bad: Style, terminal: &Terminal) -> String {
+pub(super) fn cell(report: &Report, property: Property, bad: Style, terminal: &Terminal) -> Cell {
     let [holds, violated, endless, open, vacuous] = signs(terminal);
-    match verdict {
-        Verdict::Holds => paint(GOOD, holds),
-        Verdict::Vacuous { .. } => paint(WARN, vacuous),
-        Verdict::Open => paint(WARN, format!("{open} {}", report.coverage.depth)),
-        Verdict::Violated(violation) => {
+    match report.verdict(property) {
+        None => Cell::text(""),
+        Some(Verdict::Holds) => Cell::text(holds).styled(GOOD),
+        Some(Verdict::Vacuous { .. }) => Cell::text(vacuous).styled(WARN),
+        Some(Verdict::Open) => Cell::text(format!("{open} {}", report.coverage.depth)).styled(WARN),
+        Some(Verdict::Violated(violation)) => {
             let sign = if violation.loop_from.is_some() { endless } else { violated };
-            paint(bad, format!("{sign} {}", violation.decisions.len()))
+            Cell::text(format!("{sign} {}", violation.decisions.len())).styled(bad)
         }
     }
 }
@@ -213,12 +209,13 @@ pub(super) fn brief(judgement: &Judgement) -> Value {
 /// What the signs mean.
 pub(super) fn legend(terminal: &Terminal) -> String {
     let [holds, violated, endless, open, vacuous] = signs(terminal);
-    let text = format!(
-        "{holds} holds in all runs; {violated} 9 violated after 9 steps; {endless} 9 in an endless \
-         run; {open} 9 holds in runs of up to 9 steps, where the search was stopped; {vacuous} \
-         holds because nothing it speaks of happens"
-    );
-    paint(DIM, text)
+    let lines = [
+        format!("{holds} holds in all runs"),
+        format!("{violated} 9 violated after 9 steps, {endless} 9 by an endless run"),
+        format!("{open} 9 holds in runs of up to 9 steps; the search was stopped"),
+        format!("{vacuous} holds because nothing it speaks of happens"),
+    ];
+    lines.map(|line| format!("{}\n", paint(DIM, line))).concat()
 }
 
 /// Signs for: holds, violated, violated in an endless run, open, vacuous.

@@ -109,11 +109,14 @@ impl Checked<'_> {
         let size = Size(usize::try_from(coverage.bytes).unwrap_or(usize::MAX));
         let [locals, messages, links, steps] = *parts;
         let all = |number: usize| grouped(number as u64);
+        let violated = |it: &Judgement| matches!(it.verdict, Verdict::Violated(_));
+        let early = coverage.stop.is_none() && self.report().verdicts.iter().all(violated);
+        let until = if early { ", until all was violated" } else { "" };
         let mut lines = vec![
             (
                 "states",
                 format!(
-                    "{} distinct, {} generated, {} terminal",
+                    "{} distinct, {} generated, {} terminal{until}",
                     grouped(*states),
                     grouped(*transitions),
                     grouped(*terminal)
@@ -148,6 +151,18 @@ impl Checked<'_> {
                 ),
             ),
         ];
+        let looks_back = |property: &&Property| {
+            let history =
+                [Property::FcfsHappenedBefore, Property::FcfsTimestamp, Property::FenceOrder];
+            history.contains(property)
+        };
+        let history = self.spec.properties.iter().filter(looks_back).map(|it| it.name());
+        let history: Vec<&str> = history.collect();
+        if !history.is_empty() {
+            let text =
+                format!("{}: states count as different by what was before", history.join(", "));
+            lines.insert(1, ("history", text));
+        }
         if !coverage.unexercised.is_empty() {
             lines.push(("never seen", coverage.unexercised.join(", ")));
         }
