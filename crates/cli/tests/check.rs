@@ -10,7 +10,7 @@ use serde_json::Value;
 use support::{conclave, ends_with, json, refuses, scratch, stderr, stdout};
 
 const RA: &str = "mutex/ricart-agrawala";
-const FIFO: [&str; 2] = ["--channels", "fifo"];
+const BARE: &str = "mutex/ricart-agrawala-bare-reply";
 const NO_TIE_BREAK: &str = "mutex/ra-no-tie-break";
 
 /// The verdict on a property.
@@ -22,12 +22,16 @@ fn verdict<'a>(value: &'a Value, property: &str) -> &'a Value {
 
 #[test]
 fn a_sound_algorithm_is_proved_and_every_state_counted() {
-    let text = ends_with(0, &[&["check", RA, "--property", "ME,ND,NS"][..], &FIFO].concat());
+    let check = |more: &[&str]| {
+        let args = ["check", BARE, "--channels", "fifo", "--property"];
+        ends_with(0, &[&args[..], more].concat())
+    };
+    let text = check(&["ME,ND,NS"]);
     for part in [
-        "Ricart–Agrawala (mutex/ricart-agrawala), 3 nodes, each linked with each; 3 nodes ask once",
+        "(mutex/ricart-agrawala-bare-reply), 3 nodes, each linked with each; 3 nodes ask once; mess",
         "✓ ME       holds in all 2,049 states\n",
         "✓ NS       holds in all 2,049 states\n",
-        "states     2,049 distinct, 5,489 generated, 7 terminal\n",
+        "states     2,049 distinct, 5,489 generated, 3 terminal\n",
         "reduction  off: ND, NS may fail in endless runs",
         "rules      ran ",
         "collision  with probability ",
@@ -36,14 +40,15 @@ fn a_sound_algorithm_is_proved_and_every_state_counted() {
     ] {
         assert!(text.contains(part), "lacks {part:?}:\n{text}");
     }
-    assert!(!text.contains("violat"), "{text}");
-    let one =
-        ends_with(0, &[&["check", RA, "--property", "ME", "--no-reduction"][..], &FIFO].concat());
+    assert!(!text.contains("violat") && !text.contains("history"), "{text}");
+    let one = check(&["ME", "--no-reduction"]);
     assert!(one.contains("2,049 distinct, 5,489 generated") && !one.contains("ND"), "{one}");
     assert!(one.contains("reduction  off, as told"), "{one}");
-    let reduced = ends_with(0, &[&["check", RA, "--property", "ME"][..], &FIFO].concat());
+    let reduced = check(&["ME"]);
     assert!(reduced.contains("holds in all 2,049 states"), "{reduced}");
     assert!(reduced.contains("reduction  on") && !reduced.contains("5,489"), "{reduced}");
+    let order = check(&["ME,FENCE"]);
+    assert!(order.contains("history    FENCE: states count as different"), "{order}");
 }
 
 #[test]
@@ -92,9 +97,9 @@ fn an_endless_run_says_which_steps_repeat() {
 
 #[test]
 fn json_says_what_the_text_says() {
-    let value = json(&[&["check", RA, "--property", "ME,ND,NS", "--json"][..], &FIFO].concat());
+    let value = json(&["check", BARE, "--channels", "fifo", "--property", "ME,ND,NS", "--json"]);
     assert_eq!(value["coverage"]["states"], 2_049);
-    assert_eq!(value["coverage"]["transitions"], 5_489);
+    assert_eq!(value["coverage"]["transitions"], 5_488);
     assert_eq!(verdict(&value, "ME")["verdict"], "holds");
     assert_eq!(verdict(&value, "ME")["promised"], true);
     assert_eq!(value["violated"], false);
@@ -123,7 +128,7 @@ fn limits_stop_a_search_cleanly_and_say_what_was_covered() {
 
 #[test]
 fn what_makes_no_sense_is_refused_before_anything_is_searched() {
-    refuses(2, &["check"], "--all");
+    refuses(2, &["check"], "<ID>");
     refuses(2, &["check", "mutex/ricart-agrwala"], "did you mean mutex/ricart-agrawala");
     refuses(2, &["check", RA, "--all"], "cannot be used with");
     refuses(2, &["check", RA, "--deep"], "--all");
@@ -142,6 +147,38 @@ fn what_makes_no_sense_is_refused_before_anything_is_searched() {
     refuses(4, &["check", RA, "--losses", "1"], "relies on each arriving");
     refuses(4, &["check", "mutex/lamport", "--channels", "reordering"], "overtake");
     refuses(5, &["check", NO_TIE_BREAK, "-n", "2", "--trace", "/no/such/x.json"], "/no/such");
+}
+
+#[test]
+fn a_walk_at_random_finds_a_violation_before_the_search_does() {
+    let args = ["check", NO_TIE_BREAK, "-r", "2", "--no-diagram", "--hunt"];
+    let text = ends_with(1, &args);
+    assert!(text.contains("hunt       at random, ME was violated within"), "{text}");
+    assert!(text.contains("a shortest run that violates ME"), "{text}");
+    // A search that stops too early has nothing to say; the walk has.
+    let short = [&args[..], &["7", "--states", "50"]].concat();
+    let text = ends_with(1, &short);
+    assert!(
+        text.contains("stopped before it was done") && text.contains("ME       violated after")
+    );
+    let value = json(&[&args[..], &["--json"]].concat());
+    assert_eq!(value["hunt"]["property"], "ME");
+}
+
+#[test]
+fn messages_are_counted_over_all_runs_beside_the_theory() {
+    let text = ends_with(0, &["check", RA, "--count"]);
+    for part in [
+        "an entry of p0       4     4  2*(N-1) = 4 ✓",
+        "a whole run         12    12",
+        "2*N*(N-1) = 12 ✓",
+        "theory: mutex/ricart-agrawala/idle",
+    ] {
+        assert!(text.contains(part), "lacks {part:?}:\n{text}");
+    }
+    let value = json(&["check", RA, "--count", "--json"]);
+    assert_eq!(value["messages"]["whole"], serde_json::json!([12, 12]));
+    assert_eq!(value["theory"]["of_node"][0]["alone"]["agrees"], true);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use conclave_protocol::{Info, Property};
 use serde_json::{Value, json};
 
 pub use self::args::Args;
-use self::search::{Search, Searched};
+use self::search::{Prey, Search, Searched};
 use self::witness::Witness;
 use crate::report::{Claim, claim};
 use crate::{Done, Failure, Terminal, find};
@@ -36,6 +36,9 @@ pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<
     let Some(id) = &args.id else {
         return all::perform(args, &search, terminal, out);
     };
+    if args.deep {
+        return Err(Failure::Usage("--deep is about --all".to_owned()));
+    }
     let info = find(id)?;
     let spec = args.spec(info)?;
     let beyond = spec.beyond(info);
@@ -46,9 +49,16 @@ pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<
     if args.budget_table {
         return table::perform(args, info, &spec, &search, terminal, out);
     }
-    let searched = search.run(&spec, info.id)?;
+    let prey = match args.search.hunt {
+        Some(seed) => search.hunt(&spec, seed)?,
+        None => None,
+    };
+    let mut searched = search.run(&spec, info.id)?;
     search.clear();
-    let checked = Checked::new(info, &spec, &searched, beyond)?;
+    if let Some(prey) = &prey {
+        searched.add(prey);
+    }
+    let checked = Checked { prey, ..Checked::new(info, &spec, &searched, beyond)? };
     if let Some(path) = &args.trace {
         match checked.blamed() {
             Some(witness) => witness.save(path)?,
@@ -75,6 +85,8 @@ struct Checked<'a> {
     beyond: Vec<String>,
     /// The run of each violation.
     witnesses: Vec<Witness>,
+    /// What was found at random before the search.
+    prey: Option<Prey>,
 }
 
 impl<'a> Checked<'a> {
@@ -87,7 +99,7 @@ impl<'a> Checked<'a> {
         let violations = searched.report.violations();
         let witness = |(property, violation)| Witness::new(info, spec, property, violation);
         let witnesses = violations.map(witness).collect::<Result<_, _>>()?;
-        Ok(Self { info, spec, searched, beyond, witnesses })
+        Ok(Self { info, spec, searched, beyond, witnesses, prey: None })
     }
 
     fn report(&self) -> &Report {
@@ -116,6 +128,11 @@ impl<'a> Checked<'a> {
             "coverage": report.coverage,
             "messages": report.messages,
             "theory": messages::theory_json(self.info, self.spec, report),
+            "hunt": self.prey.as_ref().map(|prey| json!({
+                "property": prey.property,
+                "steps": prey.violation.decisions.len(),
+                "seconds": prey.time.as_secs_f64(),
+            })),
             "seconds": seconds,
             "transitions_per_second": report.coverage.transitions as f64 / seconds,
             "violated": self.done() == Done::Violated,

@@ -32,7 +32,7 @@ pub struct Args {
         "count", "trace", "budget_table"])]
     pub all: bool,
     /// With --all: no limit but memory, larger systems
-    #[arg(long, requires = "all", help_heading = "What to check")]
+    #[arg(long, help_heading = "What to check")]
     pub deep: bool,
     /// Say for each kind of fault, none, one and two of it, what still holds: where the algorithm
     /// stops being right. Each search visits at most --states states [default: 300000]
@@ -129,6 +129,11 @@ pub struct SystemArgs {
 /// Flags about the search.
 #[derive(Clone, Debug, clap::Args)]
 pub struct SearchArgs {
+    /// Walk at random first: a violation is found fast that way, if not by a shortest run, and
+    /// counts even if the search for a shortest one is stopped
+    #[arg(long, value_name = "SEED", num_args = 0..=1, default_missing_value = "0")]
+    #[arg(help_heading = "Search", conflicts_with_all = ["all", "budget_table"])]
+    pub hunt: Option<u64>,
     /// Explore every order of events, even those that cannot be told apart
     #[arg(long, help_heading = "Search")]
     pub no_reduction: bool,

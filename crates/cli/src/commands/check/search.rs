@@ -7,10 +7,11 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use conclave_check::{CheckError, CheckSpec, Progress, Report};
+use conclave_check::{CheckError, CheckSpec, Progress, Report, Verdict, Violation};
+use conclave_protocol::Property;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::text::{grouped, short};
+use super::text::{counted, grouped, short};
 use crate::commands::run::stop_on_ctrl_c;
 use crate::{Failure, Terminal, find};
 
@@ -29,9 +30,25 @@ pub(super) struct Searched {
     pub(super) time: Duration,
 }
 
+/// A violation found at random, and how long that took.
+pub(super) struct Prey {
+    pub(super) property: Property,
+    pub(super) violation: Violation,
+    pub(super) time: Duration,
+}
+
 impl Searched {
     pub(super) fn seconds(&self) -> f64 {
         self.time.as_secs_f64().max(1e-6)
+    }
+
+    /// Counts what was found at random where the search has not come to an answer.
+    pub(super) fn add(&mut self, prey: &Prey) {
+        for judgement in &mut self.report.verdicts {
+            if judgement.property == prey.property && judgement.verdict == Verdict::Open {
+                judgement.verdict = Verdict::Violated(prey.violation.clone());
+            }
+        }
     }
 }
 
@@ -57,22 +74,47 @@ impl Search {
 
     /// Checks; `what` stands before the figures that show the progress.
     pub(super) fn run(&self, spec: &CheckSpec, what: &str) -> Result<Searched, Failure> {
+        let (report, time) =
+            self.watched(spec, what, |progress| conclave_lab::check(spec, progress))?;
+        Ok(Searched { report, time })
+    }
+
+    /// Walks at random for a while, until something is violated.
+    pub(super) fn hunt(&self, spec: &CheckSpec, seed: u64) -> Result<Option<Prey>, Failure> {
+        let (prey, time) =
+            self.watched(spec, "at random", |progress| conclave_lab::hunt(spec, seed, progress))?;
+        let prey = prey.map(|(property, violation)| Prey { property, violation, time });
+        if let Some(Prey { property, violation, .. }) = &prey {
+            let steps = counted(violation.decisions.len() as u64, "step");
+            self.bar.println(format!(
+                "found at random: {property} violated after {steps}; now for a shortest run"
+            ));
+        }
+        Ok(prey)
+    }
+
+    /// Does something that takes its time.
+    fn watched<T>(
+        &self,
+        spec: &CheckSpec,
+        what: &str,
+        work: impl FnOnce(&Progress) -> Option<Result<T, CheckError>>,
+    ) -> Result<(T, Duration), Failure> {
         let progress = Progress::default();
         let (finish, finished) = mpsc::channel::<()>();
         let began = now();
-        let report = thread::scope(|scope| {
+        let result = thread::scope(|scope| {
             scope.spawn(|| self.watch(&progress, finished, what, began));
-            let report = conclave_lab::check(spec, &progress);
+            let result = work(&progress);
             // Whoever watches may stop.
             drop(finish);
-            report
+            result
         });
         let time = began.elapsed();
         self.bar.set_message("");
         let unknown =
             || find(&spec.algorithm).err().unwrap_or_else(|| unreachable!("it was found"));
-        let report = report.ok_or_else(unknown)?;
-        Ok(Searched { report: report?, time })
+        Ok((result.ok_or_else(unknown)??, time))
     }
 
     fn watch(&self, progress: &Progress, finished: mpsc::Receiver<()>, what: &str, began: Instant) {

@@ -5,6 +5,7 @@ use std::io::Write;
 use conclave_check::{Budgets, CheckSpec, Coverage, Judgement, Stop, Timers, Verdict};
 use conclave_protocol::{Channels, Info, Property};
 
+use super::search::Prey;
 use super::witness::Witness;
 use super::{Args, Checked, messages};
 use crate::report::{Claim, claim};
@@ -118,7 +119,8 @@ impl Checked<'_> {
                 format!(
                     "{} distinct, {} generated, {} terminal{until}",
                     grouped(*states),
-                    grouped(*transitions),
+                    // The first is no transition's doing.
+                    grouped(transitions + 1),
                     grouped(*terminal)
                 ),
             ),
@@ -162,6 +164,12 @@ impl Checked<'_> {
             let text =
                 format!("{}: states count as different by what was before", history.join(", "));
             lines.insert(1, ("history", text));
+        }
+        if let Some(Prey { property, violation, time }) = &self.prey {
+            let steps = counted(violation.decisions.len() as u64, "step");
+            let text =
+                format!("at random, {property} was violated within {time:.1?}, after {steps}");
+            lines.push(("hunt", text));
         }
         if !coverage.unexercised.is_empty() {
             lines.push(("never seen", coverage.unexercised.join(", ")));
@@ -333,7 +341,7 @@ pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
