@@ -1,6 +1,6 @@
 //! A whole check: the search, what it found, in words and as runs.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use conclave_protocol::{Client, Entry, Mark, Property, Protocol};
 
@@ -12,6 +12,7 @@ use crate::nodes::{Known, Word};
 use crate::report::{Coverage, Judgement, Report, Verdict, Violation};
 use crate::search::{Plan, Progress, search};
 use crate::space::{Global, Space};
+use crate::symmetry::{Canon, Group, Renamings};
 use crate::witness::{Pick, Start, explain, retrace};
 use crate::worker::Shape;
 use crate::worker::Worker;
@@ -70,33 +71,68 @@ pub fn check<P: Protocol, C: Client<P>>(
 ) -> Result<Report, CheckError> {
     spec.validate()?;
     let mut watch = Watch::of(spec);
+    let mut group = if spec.symmetry { Some(Arc::new(Group::of(spec)?)) } else { None };
+    let mut first_why = None;
     loop {
         let (space, start) = begin::<P, C>(entry, spec, watch)?;
-        if let Some(report) = attempt(space, &start, spec, watch, progress) {
-            return Ok(report);
+        match attempt(space, &start, spec, watch, group.as_ref(), progress)? {
+            Attempt::Done(report) => return Ok(report),
+            // A rule looks at the clock: then the time is part of every state.
+            Attempt::NoClock => watch.clock = true,
+            Attempt::Names(smaller, why) => {
+                let why = first_why.get_or_insert(why).clone();
+                if smaller.order() == 1 {
+                    let algorithm = spec.algorithm.clone();
+                    return Err(CheckError::NotSymmetric { algorithm, why });
+                }
+                group = Some(Arc::new(smaller));
+            }
         }
-        // A rule looks at the clock: then the time is part of every state.
-        watch.clock = true;
+        progress.restart();
     }
 }
 
-/// One search; `None` if it was in vain because it kept no clock.
+/// How a search went.
+enum Attempt {
+    Done(Report),
+    /// It was in vain because it kept no clock.
+    NoClock,
+    /// It was in vain because it renamed nodes that the rules tell apart: the renamings that may
+    /// be used, and what is wrong with the others.
+    Names(Group, String),
+}
+
+/// One search.
 fn attempt(
-    space: Space,
+    mut space: Space,
     start: &Start,
     spec: &CheckSpec,
     watch: Watch,
+    group: Option<&Arc<Group>>,
     progress: &Progress,
-) -> Option<Report> {
+) -> Result<Attempt, CheckError> {
     let mut shape = Shape::new(spec, watch);
     let graph = !shape.liveness.is_empty() || spec.count;
-    shape.compare &= !graph;
+    shape.compare &= !graph && group.is_none();
+    if let Some(group) = group {
+        space.rename_by(Renamings::new(Arc::clone(group), spec));
+    }
     let space = Mutex::new(space);
     let exhaustive = spec.count;
-    let plan = Plan { shape: &shape, limits: spec.limits, graph, exhaustive };
-    let mut found = search(&space, &start.state, &plan, progress);
+    let mut canon = group.map(|group| Canon::new(group, &shape));
+    let mut first = start.state.clone();
+    if let Some(canon) = &mut canon {
+        canon.settle(&space, &mut first);
+    }
+    let group = group.map(|group| &**group);
+    let plan = Plan { shape: &shape, limits: spec.limits, graph, group, exhaustive };
+    let mut found = search(&space, &first, &plan, progress);
+    let told_apart = space.lock().expect("no thread has failed").told_apart();
+    if let Some((group, why)) = told_apart {
+        return Ok(Attempt::Names(group, why));
+    }
     if space.lock().expect("no thread has failed").nodes.wants_clock() {
-        return None;
+        return Ok(Attempt::NoClock);
     }
     let mut worker = Worker::new(&space, &shape);
     let mut verdicts = Vec::new();
@@ -107,19 +143,23 @@ fn attempt(
         let at = found.violations.iter().find(|(violated, _)| *violated == property);
         let verdict = if let Some(&(_, state)) = at {
             let path: Vec<Pick> = log.path(state).into_iter().map(Pick::Print).collect();
-            let run = retrace(&mut worker, start, &path);
+            let run = retrace(&mut worker, start, &path, canon.as_mut());
             let why = explain(&mut worker, property, &run);
             Verdict::Violated(Violation { why, decisions: run.decisions, loop_from: None })
         } else if found.stop.is_some() {
             Verdict::Open
         } else {
+            if group.is_some() && shape.liveness.contains(&property) {
+                let liveness = liveness.get_or_insert_with(|| Liveness::new(&edges, &log, &shape));
+                liveness.expect_ends(property)?;
+            }
             let lasso = shape.liveness.iter().position(|it| *it == property).and_then(|place| {
                 let liveness = liveness.get_or_insert_with(|| Liveness::new(&edges, &log, &shape));
                 liveness.lasso(property, place)
             });
             match lasso {
                 Some(lasso) => {
-                    let run = retrace(&mut worker, start, &lasso.path);
+                    let run = retrace(&mut worker, start, &lasso.path, None);
                     let why = lasso.why;
                     let loop_from = Some(lasso.loop_from);
                     Verdict::Violated(Violation { why, decisions: run.decisions, loop_from })
@@ -143,12 +183,12 @@ fn attempt(
         bytes: found.bytes as u64,
         parts: space.sizes(),
         reduced: shape.compare,
-        symmetric: false,
+        symmetric: group.is_some(),
         unexercised: space.unexercised(),
     };
     let messages = (spec.count && coverage.stop.is_none())
         .then(|| count::messages(&Graph::new(&edges, &log), &space, spec.clients.clone()));
-    Some(Report { verdicts, coverage, messages })
+    Ok(Attempt::Done(Report { verdicts, coverage, messages }))
 }
 
 /// How likely it is that two of so many states have one fingerprint of 64 bits.

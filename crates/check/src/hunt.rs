@@ -36,7 +36,7 @@ pub fn hunt<P: Protocol, C: Client<P>>(
         let prey = chase(&mut worker, &start, seed, spec.limits.depth, progress);
         if !space.lock().expect("no thread has failed").nodes.wants_clock() {
             return Ok(prey.map(|(property, path)| {
-                let run = retrace(&mut worker, &start, &path);
+                let run = retrace(&mut worker, &start, &path, None);
                 let why = explain(&mut worker, property, &run);
                 (property, Violation { why, decisions: run.decisions, loop_from: None })
             }));

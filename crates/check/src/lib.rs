@@ -26,6 +26,7 @@ mod search;
 mod shape;
 mod space;
 mod spec;
+mod symmetry;
 mod table;
 mod witness;
 mod worker;

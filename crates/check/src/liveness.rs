@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use conclave_protocol::{NodeId, Property};
 use rustc_hash::FxHashMap;
 
+use crate::CheckError;
 use crate::graph::{Edge, Edges, Graph};
 use crate::search::Log;
 use crate::witness::{Pick, names};
@@ -71,6 +72,27 @@ impl<'a> Liveness<'a> {
             }
             _ => self.round(Bad::Lacks(1 << (32 + place)), property.meaning().to_owned()),
         }
+    }
+
+    /// Refuses to say anything about endless runs, if there are any, where states stand for others
+    /// that differ in the nodes' names: then it cannot be told who is treated fairly.
+    pub(crate) fn expect_ends(&self, property: Property) -> Result<(), CheckError> {
+        let mut endless = false;
+        self.graph.components(
+            |_| true,
+            |it| {
+                let again =
+                    |state: u32| self.graph.edges(state).iter().any(|to| to.target == state);
+                endless |= it.len() > 1 || again(it[0]);
+            },
+        );
+        if !endless {
+            return Ok(());
+        }
+        Err(CheckError::Contradiction(format!(
+            "there are endless runs, in which each node has to be treated fairly, so names matter \
+             to {property:?}: check it without --symmetry"
+        )))
     }
 
     fn round(&self, bad: Bad, why: String) -> Option<Lasso> {

@@ -11,6 +11,7 @@ use rustc_hash::FxBuildHasher;
 use crate::Timers;
 use crate::local::{Envelope, Local, NEXT, Rules, Stimulus};
 use crate::space::{Happening, Kind, Spontaneous, Step};
+use crate::symmetry::rename;
 
 pub(crate) type Interned<T> = IndexSet<T, FxBuildHasher>;
 
@@ -39,6 +40,21 @@ pub(crate) trait Nodes: Send {
 
     /// What happens at the node, as it is written down: for what is no message.
     fn what(&self, local: u32, happening: Happening) -> What;
+
+    /// What stands at a node, when node `i` is called `names[i]`; `None` if that cannot be said.
+    fn rename_local(&mut self, local: u32, names: &[NodeId]) -> Option<u32>;
+
+    /// What a message says then.
+    fn rename_message(&mut self, envelope: u32, names: &[NodeId]) -> Option<u32>;
+
+    /// What is said then of something that happens and is no message.
+    fn rename_happening(&mut self, happening: Happening, names: &[NodeId]) -> Option<Happening>;
+
+    /// What a message is called.
+    fn message(&self, envelope: u32) -> &'static str;
+
+    /// What happens, in words.
+    fn event(&self, happening: Happening) -> String;
 
     /// Whether a rule has looked at a clock that is not kept.
     fn wants_clock(&self) -> bool;
@@ -234,6 +250,43 @@ impl<P: Protocol, C: Client<P>> Nodes for Known<P, C> {
             Stimulus::Join(sponsor) => What::Join { node, sponsor },
             Stimulus::Leave => What::Leave(node),
             Stimulus::Deliver { .. } => unreachable!("a message is on a link"),
+        }
+    }
+
+    fn rename_local(&mut self, local: u32, names: &[NodeId]) -> Option<u32> {
+        let (node, at) = self.local(local);
+        let node = names[node.index()];
+        let image = rename::local(at, names, self.rules.requests)?;
+        Some(self.add(node, image))
+    }
+
+    fn rename_message(&mut self, envelope: u32, names: &[NodeId]) -> Option<u32> {
+        let envelope = &self.envelopes[envelope as usize];
+        let image = rename::envelope(envelope, names, self.rules.requests)?;
+        Some(number(self.envelopes.insert_full(image).0))
+    }
+
+    fn rename_happening(&mut self, happening: Happening, names: &[NodeId]) -> Option<Happening> {
+        let image = rename::stimulus(&self.stimulus(happening), names)?;
+        Some(self.add_happening(image))
+    }
+
+    fn message(&self, envelope: u32) -> &'static str {
+        label(&self.envelopes[envelope as usize].msg)
+    }
+
+    fn event(&self, happening: Happening) -> String {
+        match self.stimulus(happening) {
+            Stimulus::Boot { .. } => "at boot".to_owned(),
+            Stimulus::Ask(request) => format!("asked for {}", label(&request)),
+            Stimulus::Deliver { from, envelope } => {
+                format!("upon {} from {from}", label(&envelope.msg))
+            }
+            Stimulus::Timer(timer) => format!("when {timer:?} runs out"),
+            Stimulus::Suspect(peer) => format!("told to suspect {peer}"),
+            Stimulus::Trust(peer) => format!("told to trust {peer}"),
+            Stimulus::Join(sponsor) => format!("asked to join through {sponsor}"),
+            Stimulus::Leave => "asked to leave".to_owned(),
         }
     }
 

@@ -8,6 +8,7 @@ use conclave_protocol::Property;
 use crate::count::PENDING_SHIFT;
 use crate::graph::{Edge, Edges};
 use crate::space::Space;
+use crate::symmetry::{Canon, Group};
 use crate::table::Table;
 use crate::worker::{ALONE, Candidate, REST, Shape, TELLS, TOUCHES, Worker, bit, fingerprint};
 use crate::{Limits, Stop};
@@ -27,14 +28,32 @@ pub struct Progress {
     pub stop: AtomicBool,
 }
 
+impl Progress {
+    /// A search begins anew.
+    pub(crate) fn restart(&self) {
+        for count in [&self.states, &self.transitions, &self.depth, &self.queued] {
+            count.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
 /// What a search is to do.
 pub(crate) struct Plan<'a> {
     pub(crate) shape: &'a Shape,
     pub(crate) limits: Limits,
     /// Whether edges are kept.
     pub(crate) graph: bool,
+    /// How nodes may be renamed, if states that differ in names only are one.
+    pub(crate) group: Option<&'a Group>,
     /// Whether to go on when every property of states has been violated.
     pub(crate) exhaustive: bool,
+}
+
+impl Plan<'_> {
+    /// Whether the nodes may not be renamed after all.
+    fn is_in_vain(&self) -> bool {
+        self.group.is_some_and(Group::fails)
+    }
 }
 
 /// What a search has found.
@@ -164,6 +183,8 @@ struct Seeker<'a> {
     violations: Vec<(Property, u32)>,
     /// The sleep sets of the candidates.
     sleeps: Vec<u64>,
+    /// Finds the states that stand for others.
+    canon: Option<Canon>,
 }
 
 /// Visits every state that can be reached from `start`.
@@ -186,6 +207,7 @@ pub(crate) fn search(
         terminal: 0,
         violations: Vec::new(),
         sleeps: Vec::new(),
+        canon: plan.group.map(|group| Canon::new(group, plan.shape)),
     };
     let mut seekers: Vec<Seeker<'_>> = (0..threads).map(seeker).collect();
     seekers[0].begin(start, &table, plan);
@@ -228,7 +250,7 @@ pub(crate) fn search(
             let waiting = most * threads;
             let here = level.iter().map(|it| it.len() * 4).sum::<usize>() + waiting;
             found.bytes = found.bytes.max(table.bytes() + here);
-            found.stop = if progress.stop.load(Ordering::Relaxed) {
+            found.stop = if progress.stop.load(Ordering::Relaxed) || plan.is_in_vain() {
                 Some(Stop::Asked)
             } else if here + table.bytes() > plan.limits.memory {
                 Some(Stop::Memory)
@@ -308,6 +330,7 @@ impl Seeker<'_> {
             + self.log.len() * size_of::<Reached>()
             + self.edges.bytes()
             + self.worker.bytes()
+            + self.canon.as_ref().map_or(0, Canon::bytes)
     }
 
     /// Visits the first state.
@@ -332,6 +355,7 @@ impl Seeker<'_> {
             let visited = shared.visited.load(Ordering::Relaxed);
             if shared.table.room().saturating_sub(visited) < ROOM * self.threads
                 || shared.progress.stop.load(Ordering::Relaxed)
+                || shared.plan.is_in_vain()
                 || shared.plan.limits.states.is_some_and(|most| visited as u64 >= most)
                 || shared.used + self.bytes() * self.threads > shared.plan.limits.memory
             {
@@ -369,6 +393,14 @@ impl Seeker<'_> {
             }
             if shared.plan.graph {
                 self.edges.begin(queued.number(), self.worker.candidates.len() - first);
+            }
+        }
+        if let Some(canon) = &mut self.canon {
+            for at in 0..self.worker.candidates.len() {
+                let source = self.worker.candidates[at].source as usize * shared.stride;
+                let entry = &portion[source..source + shared.stride];
+                let source = Queued { entry, header: header(compare) };
+                canon.fold(&mut self.worker, at, source.state());
             }
         }
         // All reads of the table wait at the same time.

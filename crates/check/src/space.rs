@@ -12,13 +12,14 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::local::Watch;
 use crate::nodes::{Interned, Nodes, number};
+use crate::symmetry::Renamings;
 use crate::{Budgets, CheckSpec};
 
 /// All parts and steps known so far.
 pub(crate) struct Space {
     pub(crate) nodes: Box<dyn Nodes>,
     pub(crate) ordered: bool,
-    watch: Watch,
+    pub(crate) watch: Watch,
     /// What is on its way along one link; the first is nothing. Sorted where order is free.
     links: Interned<Box<[u32]>>,
     globals: Interned<Global>,
@@ -26,6 +27,8 @@ pub(crate) struct Space {
     taken: FxHashMap<(u32, Happening), (u32, u32)>,
     /// Events that are told apart when orders are compared and fairness is judged.
     events: Interned<(NodeId, Event)>,
+    /// How nodes may be renamed, if states that differ in names only are the same.
+    pub(crate) renamings: Option<Box<Renamings>>,
 }
 
 /// What is at no node and on no link.
@@ -113,6 +116,7 @@ impl Space {
             steps: Vec::new(),
             taken: FxHashMap::default(),
             events: Interned::default(),
+            renamings: None,
         };
         // The events of links come first, in their order.
         let nodes = || (0..spec.setup.n()).map(NodeId);
@@ -153,6 +157,20 @@ impl Space {
         let mut seen = indexmap::IndexSet::<Happening, FxBuildHasher>::default();
         seen.extend(self.taken.keys().map(|(_, happening)| *happening));
         self.nodes.unexercised(&mut seen.into_iter())
+    }
+
+    /// What is on its way along a link.
+    pub(crate) fn link(&self, id: u32) -> &[u32] {
+        &self.links[id as usize]
+    }
+
+    pub(crate) fn add_link(&mut self, content: Vec<u32>) -> u32 {
+        number(self.links.insert_full(content.into()).0)
+    }
+
+    /// Computes every step again when it is next asked for.
+    pub(crate) fn forget_steps(&mut self) {
+        self.taken.clear();
     }
 
     pub(crate) fn add_global(&mut self, global: Global) -> u32 {
@@ -204,6 +222,9 @@ impl Space {
     pub(crate) fn take(&mut self, local: u32, happening: Happening) -> (u32, u32) {
         if let Some(&steps) = self.taken.get(&(local, happening)) {
             return steps;
+        }
+        if self.renamings.is_some() {
+            self.test_step(local, happening);
         }
         let first = number(self.steps.len());
         self.steps.extend(self.nodes.react(local, happening));

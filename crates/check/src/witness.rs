@@ -3,6 +3,7 @@
 use conclave_protocol::{Decision, Mark, NodeId, Property, Time, What};
 
 use crate::space::Space;
+use crate::symmetry::Canon;
 use crate::worker::{Candidate, Move, NO_STEP, WHOLE, Worker, fingerprint};
 
 /// How a state on a path is recognised among those that its predecessor leads to.
@@ -34,7 +35,14 @@ pub(crate) struct Retraced {
 }
 
 /// Takes the path again and writes down the decisions.
-pub(crate) fn retrace(worker: &mut Worker<'_>, start: &Start, path: &[Pick]) -> Retraced {
+///
+/// If it is one of states that stand for others, those of the run are renamings of them.
+pub(crate) fn retrace(
+    worker: &mut Worker<'_>,
+    start: &Start,
+    path: &[Pick],
+    mut canon: Option<&mut Canon>,
+) -> Retraced {
     let mut state = start.state.clone();
     // Messages in the order in which they were sent, which a state need not know.
     let mut links: Vec<Vec<u32>> = vec![Vec::new(); worker.shape.links.len()];
@@ -49,9 +57,15 @@ pub(crate) fn retrace(worker: &mut Worker<'_>, start: &Start, path: &[Pick]) -> 
         let candidate = match *pick {
             Pick::Place(place) => worker.candidates[place],
             Pick::Print(print) => {
-                let mut all = worker.candidates.iter();
-                let found = all.find(|candidate| candidate.print as u32 == print);
-                *found.expect("a state is reached from its parent")
+                let mut all = 0..worker.candidates.len();
+                let found = all.find(|&at| {
+                    let reached = match &mut canon {
+                        Some(canon) => canon.print_of(worker, at, &state),
+                        None => worker.candidates[at].print,
+                    };
+                    reached as u32 == print
+                });
+                worker.candidates[found.expect("a state is reached from its parent")]
             }
         };
         let before = state.clone();

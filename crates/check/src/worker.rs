@@ -341,6 +341,17 @@ impl<'a> Worker<'a> {
         progress
     }
 
+    /// The state that a candidate leads to from `source`.
+    pub(crate) fn led_to(&self, at: usize, source: &[u32]) -> Vec<u32> {
+        let candidate = &self.candidates[at];
+        let first = candidate.first_change as usize;
+        let mut state = source.to_vec();
+        for &(slot, new) in &self.changes[first..first + usize::from(candidate.changes)] {
+            state[usize::from(slot)] = new;
+        }
+        state
+    }
+
     /// Notes an event of the present state; returns whether it is asleep.
     #[inline]
     fn is_asleep(&mut self, happening: Happening, steps: Steps, timer: bool, asleep: u64) -> bool {
@@ -458,6 +469,9 @@ impl<'a> Worker<'a> {
         let view = space.nodes.view(id);
         let first_own = self.owns.len() as u32;
         let mut soonest = None;
+        if space.renamings.is_some() {
+            space.test_offer(id);
+        }
         for own in space.nodes.spontaneous(id) {
             let Happening::Other(number) = own.happening else { unreachable!("it is no message") };
             let event = space.add_event(view.node, Event::Other(number));

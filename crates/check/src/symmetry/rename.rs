@@ -1,0 +1,89 @@
+//! What the algorithm's values say when the nodes have other names.
+
+use conclave_protocol::{Client, NodeId, Protocol, Value, renamed};
+
+use crate::local::{Envelope, Local, Standing, Stimulus};
+
+/// Bits that stand for nodes.
+pub(super) fn mask(bits: u32, names: &[NodeId]) -> u32 {
+    let set = (0..).zip(names).filter(|(node, _)| bits >> node & 1 == 1);
+    set.fold(0, |mask, (_, name)| mask | 1 << name.0)
+}
+
+/// Bits that stand for requests, so many of each node.
+fn request_mask(bits: u64, names: &[NodeId], requests: u32) -> u64 {
+    let mut mask = 0;
+    for bit in (0..u64::BITS).filter(|bit| bits >> bit & 1 == 1) {
+        let name = names[(bit / requests) as usize].0;
+        mask |= 1_u64.checked_shl(name * requests + bit % requests).unwrap_or(0);
+    }
+    mask
+}
+
+/// What stands at a node, when node `i` is called `names[i]`.
+pub(crate) fn local<P: Protocol, C: Client<P>>(
+    local: &Local<P, C>,
+    names: &[NodeId],
+    requests: u32,
+) -> Option<Local<P, C>> {
+    let mut timers = Vec::new();
+    for (timer, left) in &local.timers {
+        timers.push((renamed(timer, names)?, *left));
+    }
+    timers.sort_by_cached_key(|(timer, _)| format!("{timer:?}"));
+    let standing = &local.standing;
+    Some(Local {
+        state: optional(local.state.as_ref(), names)?,
+        client: renamed(&local.client, names)?,
+        timers,
+        stable: optional(local.stable.as_ref(), names)?,
+        left: local.left,
+        standing: Standing {
+            follows: standing.follows.map(|leader| names[leader.index()]),
+            suspects: mask(standing.suspects, names),
+            ..*standing
+        },
+        told: mask(local.told, names),
+        clock: local.clock,
+        knows: request_mask(local.knows, names, requests),
+        preceded: request_mask(local.preceded, names, requests),
+    })
+}
+
+#[expect(clippy::option_option, reason = "there may be nothing to rename, and it may fail")]
+fn optional<T: Value>(value: Option<&T>, names: &[NodeId]) -> Option<Option<T>> {
+    match value {
+        Some(value) => renamed(value, names).map(Some),
+        None => Some(None),
+    }
+}
+
+/// A message with what is attached to it.
+pub(crate) fn envelope<M: Value>(
+    envelope: &Envelope<M>,
+    names: &[NodeId],
+    requests: u32,
+) -> Option<Envelope<M>> {
+    Some(Envelope {
+        msg: renamed(&envelope.msg, names)?,
+        knows: request_mask(envelope.knows, names, requests),
+        owner: envelope.owner,
+    })
+}
+
+/// What happens, if it is no message.
+pub(crate) fn stimulus<P: Protocol>(
+    stimulus: &Stimulus<P>,
+    names: &[NodeId],
+) -> Option<Stimulus<P>> {
+    let name = |node: &NodeId| names[node.index()];
+    Some(match stimulus {
+        Stimulus::Ask(request) => Stimulus::Ask(renamed(request, names)?),
+        Stimulus::Timer(timer) => Stimulus::Timer(renamed(timer, names)?),
+        Stimulus::Suspect(peer) => Stimulus::Suspect(name(peer)),
+        Stimulus::Trust(peer) => Stimulus::Trust(name(peer)),
+        Stimulus::Join(sponsor) => Stimulus::Join(name(sponsor)),
+        Stimulus::Boot { .. } | Stimulus::Leave => stimulus.clone(),
+        Stimulus::Deliver { .. } => unreachable!("messages have numbers of their own"),
+    })
+}

@@ -1,0 +1,100 @@
+//! What names decide, in words.
+
+use std::sync::Arc;
+
+use conclave_protocol::{Mark, NodeId};
+
+use super::Renamings;
+use crate::space::{Happening, Space};
+use crate::witness::names;
+
+impl Space {
+    /// What the node does, and what it does under other names.
+    pub(super) fn explain_step(
+        &mut self,
+        renamings: &mut Renamings,
+        local: u32,
+        happening: Happening,
+        by: usize,
+    ) -> String {
+        let group = Arc::clone(&renamings.group);
+        let other = self.image_of_local(renamings, local, by);
+        let event = self.image_of_happening(renamings, happening, by);
+        let names = &group.members[by];
+        let own = &group.members[0];
+        let does = self.does(local, happening, own);
+        let should = self.does(local, happening, names);
+        let instead = self.does(other, event, own);
+        let (who, swapped) = (self.scene(local, happening), self.scene(other, event));
+        let change = change(names);
+        if should == instead {
+            format!(
+                "{who} {does}; with {change}, {swapped} does so, too, and is then in another state"
+            )
+        } else {
+            format!("{who} {does}; with {change}, {swapped} {instead}")
+        }
+    }
+
+    /// Who stands how, when what happens.
+    fn scene(&self, local: u32, happening: Happening) -> String {
+        let view = self.nodes.view(local);
+        let standing = match (view.inside, view.waiting) {
+            (true, _) => ", inside,",
+            (_, true) => ", waiting,",
+            _ => "",
+        };
+        let (node, event) = (view.node, self.nodes.event(happening));
+        format!("{node}{standing} {event}")
+    }
+
+    /// What the node then does that others see, in the given names.
+    fn does(&mut self, local: u32, happening: Happening, names: &[NodeId]) -> String {
+        let mut ways = Vec::new();
+        for step in self.nodes.react(local, happening) {
+            let mut does = Vec::new();
+            let mut sends: Vec<(&str, Vec<NodeId>)> = Vec::new();
+            for (to, envelope) in &step.sends {
+                let (what, to) = (self.nodes.message(*envelope), names[to.index()]);
+                match sends.iter_mut().find(|(it, _)| *it == what) {
+                    Some((_, all)) => all.push(to),
+                    None => sends.push((what, vec![to])),
+                }
+            }
+            for (what, mut to) in sends {
+                to.sort_unstable();
+                does.push(format!("sends {what} to {}", self::names(to)));
+            }
+            for mark in &step.marks {
+                match mark {
+                    Mark::Entered { token } if self.watch.tokens => {
+                        does.push(format!("enters with token {token}"));
+                    }
+                    Mark::Entered { .. } => does.push("enters".to_owned()),
+                    Mark::Follows { leader, epoch } => {
+                        let leader = names[leader.index()];
+                        does.push(format!("follows {leader} in epoch {epoch}"));
+                    }
+                    _ => {}
+                }
+            }
+            ways.push(if does.is_empty() { "sends nothing".to_owned() } else { does.join(", ") });
+        }
+        ways.sort();
+        ways.dedup();
+        ways.join(" or ")
+    }
+}
+
+/// "p0 and p1 exchanged".
+pub(super) fn change(names: &[NodeId]) -> String {
+    let moved = (0..).map(NodeId).zip(names).filter(|(node, name)| node != *name);
+    let moved: Vec<(NodeId, NodeId)> = moved.map(|(node, name)| (node, *name)).collect();
+    match &moved[..] {
+        [(a, b), _] => format!("{a} and {b} exchanged"),
+        _ => {
+            let each = moved.iter().map(|(node, name)| format!("{node} called {name}"));
+            each.collect::<Vec<String>>().join(", ")
+        }
+    }
+}
