@@ -185,7 +185,12 @@ struct Seeker<'a> {
     sleeps: Vec<u64>,
     /// Finds the states that stand for others.
     canon: Option<Canon>,
+    /// Fingerprints of states visited a short while ago, each where its lower bits say.
+    recent: Vec<u64>,
 }
+
+/// How many fingerprints are remembered as recent.
+const RECENT: usize = 1 << 16;
 
 /// Visits every state that can be reached from `start`.
 pub(crate) fn search(
@@ -208,10 +213,12 @@ pub(crate) fn search(
         violations: Vec::new(),
         sleeps: Vec::new(),
         canon: plan.group.map(|group| Canon::new(group, plan.shape)),
+        recent: vec![0; RECENT],
     };
     let mut seekers: Vec<Seeker<'_>> = (0..threads).map(seeker).collect();
     seekers[0].begin(start, &table, plan);
     let mut found = Found::default();
+    let mut level: Vec<Vec<u32>> = vec![Vec::new(); threads];
     let visited = AtomicUsize::new(1);
     let mut violations: Vec<(Property, u32)> = Vec::new();
     let stride = header(plan.shape.compare) + plan.shape.slots();
@@ -228,8 +235,11 @@ pub(crate) fn search(
         if all && !violations.is_empty() && !plan.exhaustive {
             break;
         }
-        let level: Vec<Vec<u32>> =
-            seekers.iter_mut().map(|seeker| std::mem::take(&mut seeker.next)).collect();
+        // The lists of the level before are used again, pages and all.
+        for (seeker, list) in seekers.iter_mut().zip(&mut level) {
+            std::mem::swap(&mut seeker.next, list);
+            seeker.next.clear();
+        }
         let queued: usize = level.iter().map(|it| it.len() / stride).sum();
         if queued == 0 {
             break;
@@ -240,10 +250,8 @@ pub(crate) fn search(
         }
         progress.depth.store(u64::from(found.depth), Ordering::Relaxed);
         progress.queued.store(queued as u64, Ordering::Relaxed);
-        let portions: Vec<&[u32]> =
-            level.iter().flat_map(|it| it.chunks(stride * PORTION)).collect();
-        let taken = AtomicUsize::new(0);
-        while taken.load(Ordering::Relaxed) < portions.len() {
+        let shares: Vec<Share<'_>> = level.iter().map(|list| Share::new(list, stride)).collect();
+        while shares.iter().any(|share| !share.is_taken()) {
             let left = table.room().saturating_sub(visited.load(Ordering::Relaxed));
             // As if all had as much as the one with the most, which is how they see it.
             let most = seekers.iter().map(Seeker::bytes).max().unwrap_or(0);
@@ -267,7 +275,7 @@ pub(crate) fn search(
                 if here + table.bytes_grown() > plan.limits.memory {
                     found.stop = Some(Stop::Memory);
                 } else {
-                    table.grow();
+                    table.grow(threads);
                     continue;
                 }
             }
@@ -276,8 +284,7 @@ pub(crate) fn search(
             }
             let shared = Shared {
                 table: &table,
-                portions: &portions,
-                taken: &taken,
+                shares: &shares,
                 visited: &visited,
                 used: table.bytes() + here - waiting,
                 stride,
@@ -311,11 +318,36 @@ pub(crate) fn search(
     found
 }
 
+/// What one thread has found in the level before, handed out in portions.
+struct Share<'a> {
+    list: &'a [u32],
+    portion: usize,
+    taken: AtomicUsize,
+}
+
+impl<'a> Share<'a> {
+    fn new(list: &'a [u32], stride: usize) -> Self {
+        Self { list, portion: stride * PORTION, taken: AtomicUsize::new(0) }
+    }
+
+    fn is_taken(&self) -> bool {
+        self.taken.load(Ordering::Relaxed) >= self.list.len()
+    }
+
+    fn take(&self) -> Option<&'a [u32]> {
+        if self.is_taken() {
+            return None;
+        }
+        let from = self.taken.fetch_add(self.portion, Ordering::Relaxed);
+        let rest = self.list.get(from..).filter(|rest| !rest.is_empty())?;
+        Some(&rest[..rest.len().min(self.portion)])
+    }
+}
+
 /// What the threads of a level share.
 struct Shared<'a> {
     table: &'a Table,
-    portions: &'a [&'a [u32]],
-    taken: &'a AtomicUsize,
+    shares: &'a [Share<'a>],
     visited: &'a AtomicUsize,
     /// The bytes that are in use, but for what the threads have.
     used: usize,
@@ -361,8 +393,10 @@ impl Seeker<'_> {
             {
                 return;
             }
-            let portion = shared.taken.fetch_add(1, Ordering::Relaxed);
-            let Some(portion) = shared.portions.get(portion) else { return };
+            // First what this thread has found itself, which leads to what it has seen lately.
+            let (own, others) = (&shared.shares[self.index..], &shared.shares[..self.index]);
+            let portion = own.iter().chain(others).find_map(Share::take);
+            let Some(portion) = portion else { return };
             let before = self.log.len();
             let transitions = self.transitions;
             self.expand(portion, shared);
@@ -388,6 +422,7 @@ impl Seeker<'_> {
             if progress == 0 && only == 0 {
                 self.rest(queued.state(), queued.number());
             }
+            self.transitions += (self.worker.candidates.len() - first) as u64;
             if compare {
                 self.send_to_sleep(queued.state(), sleeping, first);
             }
@@ -397,11 +432,12 @@ impl Seeker<'_> {
         }
         if let Some(canon) = &mut self.canon {
             for at in 0..self.worker.candidates.len() {
-                let source = self.worker.candidates[at].source as usize * shared.stride;
-                let entry = &portion[source..source + shared.stride];
-                let source = Queued { entry, header: header(compare) };
+                let source = queued(portion, self.worker.candidates[at].source, shared);
                 canon.fold(&mut self.worker, at, source.state());
             }
+        }
+        if !shared.plan.graph && !compare {
+            self.forget_recent();
         }
         // All reads of the table wait at the same time.
         let mut at_hand = 0;
@@ -409,7 +445,6 @@ impl Seeker<'_> {
             at_hand |= shared.table.touch(candidate.print);
         }
         std::hint::black_box(at_hand);
-        self.transitions += self.worker.candidates.len() as u64;
         if shared.plan.graph || compare {
             for at in 0..self.worker.candidates.len() {
                 self.follow_and_note(at, portion, shared);
@@ -421,6 +456,16 @@ impl Seeker<'_> {
                 self.arrive(at, portion, 0, shared);
             }
         }
+    }
+
+    /// Drops the candidates that lead where others have led a short while ago: a look into a small
+    /// memory spares one into a large.
+    fn forget_recent(&mut self) {
+        let recent = &mut self.recent;
+        self.worker.candidates.retain(|candidate| {
+            let slot = &mut recent[candidate.print as usize % RECENT];
+            std::mem::replace(slot, candidate.print) != candidate.print
+        });
     }
 
     /// Goes where a candidate leads, and notes how: as an edge, or in the sleep set.

@@ -21,6 +21,8 @@ const SHARDS: usize = 64;
 const SHARD_BITS: u32 = SHARDS.ilog2();
 /// The slots of a new shard.
 const SMALL: usize = 64;
+/// From so many slots on, the table takes smaller steps.
+const LARGE: usize = 1 << 22;
 /// A word that its state's thread has yet to write.
 const UNWRITTEN: u64 = u64::MAX;
 
@@ -53,26 +55,29 @@ impl Table {
 
     /// The bytes it takes once it has grown.
     pub(crate) fn bytes_grown(&self) -> usize {
-        self.bytes() / 2 * 3
+        self.bytes() / self.slots() * self.slots_grown()
     }
 
-    /// Makes room for half as many again.
-    pub(crate) fn grow(&mut self) {
-        let slots = self.shards[0].prints.len() / 2 * 3;
-        for shard in &mut self.shards {
-            let grown = Shard::new(slots, self.wide);
-            for (slot, print) in shard.prints.iter_mut().enumerate() {
-                let print = *print.get_mut();
-                if print != 0 {
-                    let (new, place) = grown.insert(print);
-                    debug_assert!(new, "no fingerprint is there twice");
-                    if self.wide {
-                        grown.words[place].store(*shard.words[slot].get_mut(), Ordering::Relaxed);
-                    }
-                }
-            }
-            *shard = grown;
+    fn slots_grown(&self) -> usize {
+        // A large table takes smaller steps, so that less of it is empty.
+        match self.slots() {
+            small @ ..LARGE => small * 2,
+            large => large / 2 * 3,
         }
+    }
+
+    /// Makes room for more, with the help of so many threads.
+    pub(crate) fn grow(&mut self, threads: usize) {
+        let (slots, wide) = (self.slots_grown() / SHARDS, self.wide);
+        let grow = |shards: &mut [Shard]| shards.iter_mut().for_each(|it| it.grow(slots, wide));
+        if threads == 1 {
+            return grow(&mut self.shards);
+        }
+        std::thread::scope(|scope| {
+            for part in self.shards.chunks_mut(SHARDS.div_ceil(threads)) {
+                scope.spawn(move || grow(part));
+            }
+        });
     }
 
     /// Reads the slot where the fingerprint would be, so that it is at hand when it is inserted.
@@ -131,6 +136,21 @@ impl Shard {
         Self { prints, words }
     }
 
+    fn grow(&mut self, slots: usize, wide: bool) {
+        let grown = Self::new(slots, wide);
+        for (slot, print) in self.prints.iter_mut().enumerate() {
+            let print = *print.get_mut();
+            if print != 0 {
+                let (new, place) = grown.insert(print);
+                debug_assert!(new, "no fingerprint is there twice");
+                if wide {
+                    grown.words[place].store(*self.words[slot].get_mut(), Ordering::Relaxed);
+                }
+            }
+        }
+        *self = grown;
+    }
+
     #[inline]
     fn slot_of(&self, print: u64) -> usize {
         let wide = u128::from(print << SHARD_BITS) * self.prints.len() as u128;
@@ -175,7 +195,7 @@ mod tests {
         let mut table = Table::new(true);
         for (i, print) in prints(100_000).enumerate() {
             if i >= table.room() {
-                table.grow();
+                table.grow(1);
             }
             let (new, place) = table.insert(print);
             assert!(new);
@@ -192,7 +212,7 @@ mod tests {
     fn of_two_threads_that_insert_the_same_one_is_told_that_it_is_new() {
         let mut table = Table::new(false);
         while table.room() < 50_000 {
-            table.grow();
+            table.grow(2);
         }
         let table = &table;
         let new: usize = std::thread::scope(|scope| {
