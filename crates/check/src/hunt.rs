@@ -9,7 +9,7 @@ use crate::check::begin;
 use crate::local::Watch;
 use crate::search::Progress;
 use crate::witness::{Pick, Start, explain, retrace};
-use crate::worker::{Shape, TELLS, Worker, fingerprint};
+use crate::worker::{FAIR, Shape, TELLS, Worker, fingerprint};
 use crate::{CheckError, CheckSpec, Violation};
 
 /// A walk has at most so many steps …
@@ -61,9 +61,10 @@ fn chase(
             worker.candidates.clear();
             worker.changes.clear();
             let going_on = worker.expand(&state, fingerprint(&state), 0, 0);
-            if going_on == 0 {
-                let liveness = worker.shape.liveness.iter().copied();
-                let violated = liveness.clone().find(|it| !worker.at_rest(*it, &state));
+            if !worker.candidates.iter().any(|candidate| candidate.flags & FAIR != 0) {
+                let mut liveness = worker.shape.liveness.iter().copied();
+                let violated = liveness
+                    .find(|it| worker.is_due(*it, going_on == 0) && !worker.at_rest(*it, &state));
                 if let Some(property) = violated {
                     return Some((property, path));
                 }

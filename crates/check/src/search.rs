@@ -10,7 +10,9 @@ use crate::graph::{Edge, Edges};
 use crate::space::Space;
 use crate::symmetry::{Canon, Group};
 use crate::table::Table;
-use crate::worker::{ALONE, Candidate, REST, Shape, TELLS, TOUCHES, Worker, bit, fingerprint};
+use crate::worker::{
+    ALONE, Candidate, FAIR, REST, Shape, TELLS, TOUCHES, Worker, bit, fingerprint,
+};
 use crate::{Limits, Stop};
 
 /// How far a search has come; for whoever watches it, and for stopping it.
@@ -419,8 +421,10 @@ impl Seeker<'_> {
             let (sleeping, only) = (queued.asleep(), queued.only());
             let skip = if only == 0 { sleeping } else { !only };
             let progress = self.worker.expand(queued.state(), queued.print(), place as u32, skip);
-            if progress == 0 && only == 0 {
-                self.rest(queued.state(), queued.number());
+            let made = &self.worker.candidates[first..];
+            let forced = made.iter().any(|candidate| candidate.flags & FAIR != 0);
+            if !forced && only == 0 {
+                self.rest(queued.state(), queued.number(), progress == 0);
             }
             self.transitions += (self.worker.candidates.len() - first) as u64;
             if compare {
@@ -591,12 +595,12 @@ impl Seeker<'_> {
         }
     }
 
-    /// Nothing but faults can happen any more.
-    fn rest(&mut self, state: &[u32], number: u32) {
-        self.terminal += 1;
+    /// Nothing has to happen any more; and if it is the `end`, nothing but faults can.
+    fn rest(&mut self, state: &[u32], number: u32, end: bool) {
+        self.terminal += u64::from(end);
         for place in 0..self.worker.shape.liveness.len() {
             let property = self.worker.shape.liveness[place];
-            if !self.worker.at_rest(property, state) {
+            if self.worker.is_due(property, end) && !self.worker.at_rest(property, state) {
                 self.blame(property, number);
             }
         }

@@ -69,6 +69,13 @@ impl Worker<'_> {
         None
     }
 
+    /// Whether a property is to be judged where nothing has to happen: whoever waits for the
+    /// critical section must not depend on somebody else's asking for it, too, while a leader is
+    /// known only after an election was called.
+    pub(crate) fn is_due(&self, property: Property, end: bool) -> bool {
+        end || matches!(property, Property::NoDeadlock | Property::NoStarvation)
+    }
+
     /// Whether what is said of a system at rest is true of this state.
     pub(crate) fn at_rest(&mut self, property: Property, state: &[u32]) -> bool {
         let up = self.up(state);
