@@ -9,8 +9,9 @@ mod support;
 use conclave_algorithms::catalogue::{self, Visitor};
 use conclave_algorithms::mutex::{
     self, centralized, dijkstra_self_stabilizing_ring as registers, maekawa, majority_permission,
-    naimi_trehel, physical_clock_order as clock, roucairol_carvalho, token_ring, token_ring_ft,
-    token_ring_handler, token_ring_loss_probe, token_ring_misra, token_ring_on_demand,
+    naimi_trehel, physical_clock_order as clock, ricart_agrawala, roucairol_carvalho, token_ring,
+    token_ring_ft, token_ring_handler, token_ring_loss_probe, token_ring_misra,
+    token_ring_on_demand,
 };
 use conclave_protocol::{
     Client, Entry, Info, Property, Protocol, Reliable, Setup, Timing, Topology,
@@ -71,6 +72,7 @@ fn in_talk(id: &str, seed: u64) -> Option<bool> {
         centralized::TIMESTAMPED,
         clock::PLAIN,
         clock::LITERAL,
+        ricart_agrawala::BARE_REPLY,
         roucairol_carvalho::PLAIN,
         majority_permission::ANY,
         maekawa::PLAIN,
