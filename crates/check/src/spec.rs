@@ -19,7 +19,8 @@ pub struct CheckSpec {
     pub channels: Channels,
     /// When timers run out.
     pub timers: Timers,
-    /// Whether crashes and recoveries are told to the other nodes.
+    /// Whether crashes and recoveries are told to the other nodes: at any time after, or, where
+    /// timers wait for messages, once nothing that the node has sent is on its way.
     pub detector: bool,
     /// What may go wrong, how often at most.
     pub budgets: Budgets,

@@ -6,6 +6,7 @@ use super::{
     ALONE, Candidate, FAIR, Maker, Move, NO_STEP, Own, Quiet, TELLS, TOUCHES, WHOLE, Worker,
     fingerprint, pair,
 };
+use crate::Timers;
 use crate::nodes::Word;
 use crate::space::{Event, Global, Happening, Kind};
 
@@ -149,6 +150,11 @@ impl Worker<'_> {
                 if dead == suspected {
                     continue;
                 }
+                // Where time is known, what a node sent before it crashed, or when it booted, has
+                // arrived when the detector speaks of it.
+                if self.shape.timers == Timers::Quiet && self.is_heard(state, peer) {
+                    continue;
+                }
                 says = true;
                 let peer = NodeId(peer as u32);
                 let stimulus = if dead { Word::Suspect(peer) } else { Word::Trust(peer) };
@@ -156,6 +162,12 @@ impl Worker<'_> {
             }
         }
         says
+    }
+
+    /// Whether something that the node has sent is still on its way.
+    fn is_heard(&self, state: &[u32], node: usize) -> bool {
+        let mut peers = (0..self.shape.n).filter(|&to| to != node);
+        peers.any(|to| state[self.shape.slot(node, to)] != 0)
     }
 
     /// Something is told to a node, or it boots.
