@@ -4,6 +4,8 @@
 //! so that everything that runs algorithms by id — the command line, its tests, the console — is
 //! compiled without them.
 
+pub mod claims;
+
 use std::ops::Range;
 
 use conclave_algorithms::catalogue::{self, Visitor};
