@@ -163,12 +163,12 @@ pub static TABLE: &[Claims] = &[
     Claims {
         id: "mutex/lamport",
         checks: &[Check::new(3, ORDERED), Check::new(2, ORDERED).requests(2)],
-        deep: &[Check::new(3, ORDERED).requests(2)],
+        deep: &[Check::new(3, SAFE).requests(2).bounded(26)],
     },
     Claims {
         id: "mutex/lamport-ack-suppression",
         checks: &[Check::new(3, ORDERED), Check::new(2, ORDERED).requests(2)],
-        deep: &[Check::new(3, ORDERED).requests(2)],
+        deep: &[Check::new(3, SAFE).requests(2).bounded(26)],
     },
     Claims {
         id: "mutex/ricart-agrawala",
@@ -243,7 +243,7 @@ pub static TABLE: &[Claims] = &[
             Check::new(3, CAUSAL).requests(2).fails(7),
             Check::unchecked(STAMPS, NO_STAMPS),
         ],
-        deep: &[Check::new(4, LOCK).requests(2)],
+        deep: &[Check::new(4, SAFE).requests(2)],
     },
     Claims {
         id: "mutex/ricart-agrawala-token",
