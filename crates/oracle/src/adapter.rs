@@ -41,12 +41,14 @@ macro_rules! algorithms {
 algorithms! {
     mutex::Client:
         reference::REFERENCE,
+        reference::NO_TIE_BREAK,
         mutex::centralized::PLAIN,
         mutex::centralized::TOKEN,
         mutex::centralized::TIMESTAMPED,
         mutex::lamport::PLAIN,
         mutex::lamport::ACK_SUPPRESSION,
         mutex::ricart_agrawala::PLAIN,
+        mutex::ricart_agrawala::BARE_REPLY,
         mutex::ricart_agrawala::NOTIFY_ONE,
         mutex::ricart_agrawala::NO_TIE_BREAK,
         mutex::roucairol_carvalho::PLAIN,

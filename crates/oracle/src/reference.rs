@@ -4,7 +4,7 @@
 
 use conclave_algorithms::mutex::{Notice, Request};
 use conclave_protocol::{
-    Ctx, Entry, Info, Model, Never, NodeId, NodeSet, Property, Protocol, Stamp,
+    Ctx, Entry, Info, Model, Mutant, Never, NodeId, NodeSet, Property, Protocol, Stamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +33,14 @@ pub enum Msg {
     Reply,
 }
 
+/// Which rule is spoilt.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Of two requests with the same time, the one of the lower id is the older. Otherwise each
+    /// yields to the other.
+    tie_break: bool,
+}
+
 /// The algorithm.
 pub static REFERENCE: Entry<Reference> = Entry {
     info: Info {
@@ -48,12 +56,30 @@ pub static REFERENCE: Entry<Reference> = Entry {
         options: &[],
         mutant: None,
     },
-    config: |_| Ok(()),
+    config: |_| Ok(Config { tie_break: true }),
     clients: Entry::<Reference>::everyone,
 };
 
+/// Requests with the same time are granted to each other.
+pub static NO_TIE_BREAK: Entry<Reference> = Entry {
+    info: Info {
+        id: "oracle/ra-no-tie-break",
+        title: "Ricart–Agrawala without tie-break, the reference model",
+        summary: "of two requests with the same time, each yields to the other",
+        holds: &[],
+        mutant: Some(Mutant {
+            of: "oracle/ricart-agrawala",
+            defect: "times are compared without ids",
+            breaks: Property::Exclusion,
+        }),
+        ..REFERENCE.info
+    },
+    config: |_| Ok(Config { tie_break: false }),
+    ..REFERENCE
+};
+
 impl Protocol for Reference {
-    type Config = ();
+    type Config = Config;
     type Request = Request;
     type Notice = Notice;
     type Msg = Msg;
@@ -85,6 +111,7 @@ impl Protocol for Reference {
                 self.high = self.high.max(time);
                 let defer = match self.phase {
                     Phase::Idle => false,
+                    Phase::Waiting { asked, .. } if !ctx.config.tie_break => asked.time < time,
                     Phase::Waiting { asked, .. } => asked < Stamp { time, node: from },
                     Phase::Inside { .. } => true,
                 };

@@ -2,9 +2,9 @@
 
 use conclave_algorithms::{catalogue, mutex};
 use conclave_check::{CheckError, CheckSpec, Progress, Report, Timers, Verdict};
-use conclave_oracle::reference::{REFERENCE, Reference};
+use conclave_oracle::reference::{NO_TIE_BREAK, REFERENCE, Reference};
 use conclave_oracle::{Counts, count};
-use conclave_protocol::{Channels, Info, Links, Property, Setup, Topology};
+use conclave_protocol::{Channels, Entry, Info, Links, Property, Setup, Topology};
 
 /// Sizes: nodes and requests of each.
 type Sizes = &'static [(u32, u32)];
@@ -12,12 +12,14 @@ type Sizes = &'static [(u32, u32)];
 /// What is compared, and with which sizes, on FIFO links and on bags.
 const COMPARED: &[(&str, Sizes, Sizes)] = &[
     ("oracle/ricart-agrawala", &[(2, 1), (3, 1), (3, 2)], &[(2, 1), (3, 1)]),
+    ("oracle/ra-no-tie-break", &[(2, 1), (3, 1), (3, 2)], &[(2, 1), (3, 1)]),
     ("mutex/centralized", &[(2, 2), (3, 2)], &[(2, 2), (3, 2)]),
     ("mutex/centralized-token", &[(2, 2), (3, 2)], &[(2, 2), (3, 2)]),
     ("mutex/centralized-timestamped", &[(2, 2), (3, 2)], &[(2, 2), (3, 2)]),
     ("mutex/lamport", &[(2, 1), (2, 2), (3, 1)], &[(2, 1), (2, 2)]),
     ("mutex/lamport-ack-suppression", &[(2, 1), (2, 2), (3, 1)], &[(2, 1), (2, 2)]),
     ("mutex/ricart-agrawala", &[(2, 2), (3, 1), (3, 2)], &[(2, 2), (3, 1)]),
+    ("mutex/ricart-agrawala-bare-reply", &[(2, 2), (3, 1), (3, 2)], &[(2, 2), (3, 1)]),
     ("mutex/ra-notify-one", &[(2, 2), (3, 1)], &[(2, 2), (3, 1)]),
     ("mutex/ra-no-tie-break", &[(2, 1), (3, 1), (3, 2)], &[(2, 1), (3, 1)]),
     ("mutex/roucairol-carvalho", &[(2, 2), (3, 2)], &[(2, 2), (3, 2)]),
@@ -91,8 +93,10 @@ fn ours(report: &Report, violated: bool) -> Counts {
 
 /// The whole graph, without faults, as the adapter explores it.
 fn spec(id: &str, nodes: u32, requests: u32, bag: bool) -> CheckSpec {
-    let info: &Info = catalogue::find(id).unwrap_or(&REFERENCE.info);
-    assert_eq!(info.id, id);
+    let info: &Info = match reference(id) {
+        Some(entry) => &entry.info,
+        None => catalogue::find(id).expect("it is in the catalogue"),
+    };
     let setup = Setup::new(match info.model.links {
         Links::Complete => Topology::complete(nodes),
         Links::Ring => Topology::ring(nodes),
@@ -115,10 +119,14 @@ fn spec(id: &str, nodes: u32, requests: u32, bag: bool) -> CheckSpec {
 
 fn run(spec: &CheckSpec) -> Report {
     let progress = Progress::default();
-    let report: Result<Report, CheckError> = if spec.algorithm == REFERENCE.info.id {
-        conclave_check::check::<Reference, mutex::Client>(&REFERENCE, spec, &progress)
-    } else {
-        conclave_lab::check(spec, &progress).expect("it is in the catalogue")
+    let report: Result<Report, CheckError> = match reference(&spec.algorithm) {
+        Some(entry) => conclave_check::check::<Reference, mutex::Client>(entry, spec, &progress),
+        None => conclave_lab::check(spec, &progress).expect("it is in the catalogue"),
     };
     report.unwrap_or_else(|error| panic!("{}: {error}", spec.algorithm))
+}
+
+/// The entry of the reference model called `id`, if it is one.
+fn reference(id: &str) -> Option<&'static Entry<Reference>> {
+    [&REFERENCE, &NO_TIE_BREAK].into_iter().find(|entry| entry.info.id == id)
 }

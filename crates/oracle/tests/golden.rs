@@ -36,6 +36,18 @@ fn the_reference_protocol_gives_the_golden_counts() {
 }
 
 #[test]
+fn the_catalogues_algorithm_with_bare_replies_gives_the_golden_counts() {
+    assert_eq!(count("mutex/ricart-agrawala-bare-reply", 3, 1, false, 1), THREE_ONCE);
+    assert_eq!(count("mutex/ricart-agrawala-bare-reply", 3, 2, false, 1), THREE_TWICE);
+}
+
+#[test]
 fn without_the_tie_break_two_get_in() {
-    assert!(explore(Packed::new(2, 1).without_tie_break(), Search::Breadth, 1).violated);
+    for (nodes, requests) in [(2, 1), (3, 1), (3, 2)] {
+        let packed = Packed::new(nodes, requests).without_tie_break();
+        let packed = explore(packed, Search::Breadth, 1);
+        assert!(packed.violated);
+        let (nodes, requests) = (u32::from(nodes), u32::from(requests));
+        assert_eq!(count("oracle/ra-no-tie-break", nodes, requests, false, 1), packed);
+    }
 }
