@@ -28,7 +28,8 @@ pub(crate) fn begin<P: Protocol, C: Client<P>>(
     let topology = spec.setup.topology.clone();
     let (timers, requests) = (spec.timers, spec.requests);
     let shape = Shape::new(spec, watch);
-    let rules = Rules { topology: topology.clone(), config, timers, requests, watch };
+    let mid_step = spec.budgets.mid_step;
+    let rules = Rules { topology: topology.clone(), config, timers, requests, mid_step, watch };
     let mut space = Space::new(Box::new(Known::<P, C>::new(rules)), watch, spec);
     let (mut start, mut sent) = (vec![0; shape.slots()], Vec::new());
     for node in topology.nodes() {

@@ -88,6 +88,8 @@ pub(crate) enum Stimulus<P: Protocol> {
 pub(crate) struct Reaction<P: Protocol, C> {
     pub(crate) local: Local<P, C>,
     pub(crate) sends: Vec<(NodeId, Envelope<P::Msg>)>,
+    /// What it had saved when each of these left, if it may crash in the middle of a step.
+    pub(crate) saved: Vec<Option<P::Stable>>,
     /// What the application was told that properties are about.
     pub(crate) marks: Vec<Mark>,
     /// What the rule chose.
@@ -103,6 +105,7 @@ pub(crate) struct Rules<P: Protocol> {
     pub(crate) config: P::Config,
     pub(crate) timers: Timers,
     pub(crate) requests: u32,
+    pub(crate) mid_step: bool,
     pub(crate) watch: Watch,
 }
 
@@ -280,6 +283,7 @@ impl<P: Protocol, C: Client<P>> Local<P, C> {
         let mut reaction = Reaction {
             local,
             sends: Vec::new(),
+            saved: Vec::new(),
             marks: Vec::new(),
             choices: script.iter().map(|(answer, _)| *answer).collect(),
             looked,
@@ -352,6 +356,9 @@ impl<P: Protocol, C: Client<P>> Reaction<P, C> {
             Charge::Nobody => NOBODY,
         };
         self.sends.push((to, Envelope { msg, knows: self.local.knows, owner }));
+        if rules.mid_step {
+            self.saved.push(self.local.stable.clone());
+        }
     }
 
     fn note(&mut self, mark: Mark, rules: &Rules<P>) {

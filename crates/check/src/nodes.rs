@@ -201,6 +201,10 @@ impl<P: Protocol, C: Client<P>> Nodes for Known<P, C> {
                     owner => costs.get_mut(usize::from(owner)).into_iter().for_each(|it| *it += 1),
                 }
             }
+            let crashed = reaction.local.crashed();
+            let cuts = reaction.saved.into_iter();
+            let cuts = cuts.map(|stable| self.add(node, Local { stable, ..crashed.clone() }));
+            let cuts = cuts.collect();
             let sends = reaction.sends.into_iter();
             let sends = sends
                 .map(|(to, envelope)| (to, number(self.envelopes.insert_full(envelope).0)))
@@ -209,6 +213,7 @@ impl<P: Protocol, C: Client<P>> Nodes for Known<P, C> {
                 local: self.add(node, reaction.local),
                 node,
                 sends,
+                cuts,
                 marks: reaction.marks.into(),
                 choices: reaction.choices.into(),
                 costs: costs.into(),

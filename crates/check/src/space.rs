@@ -76,6 +76,8 @@ pub(crate) struct Step {
     pub(crate) local: u32,
     pub(crate) node: NodeId,
     pub(crate) sends: Box<[(NodeId, u32)]>,
+    /// The node if it crashes when each of these has left, where it may and may come back.
+    pub(crate) cuts: Box<[u32]>,
     pub(crate) marks: Box<[Mark]>,
     pub(crate) choices: Box<[u32]>,
     /// How many messages it sends that each node pays for, if they are counted.

@@ -326,7 +326,7 @@ impl<'a> Worker<'a> {
         }
         let mut told = false;
         if shape.faulty && shape.detector {
-            told = self.detect(state, print, source);
+            told = self.detect(state, print, source, !on_their_way);
         }
         if shape.timers == Timers::Quiet && !on_their_way && !told && !global.no_timers {
             self.wait(state, print, source);
@@ -404,7 +404,8 @@ impl<'a> Worker<'a> {
         }
         let old = maker.state[maker.node];
         let sends = if cut == WHOLE { meta.sends } else { cut };
-        let local = if cut == WHOLE { meta.local } else { self.crash(meta.local, maker.state) };
+        let local =
+            if cut == WHOLE { meta.local } else { self.crash_after(step, cut, maker.state) };
         if local != old {
             self.change(&mut print, maker.node, old, local);
         }

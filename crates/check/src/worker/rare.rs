@@ -117,9 +117,15 @@ impl Worker<'_> {
         budgets.recoveries > 0 || budgets.amnesias > 0
     }
 
-    pub(super) fn crash(&mut self, local: u32, state: &[u32]) -> u32 {
-        let for_good = !self.comes_back(state[self.shape.global_slot()]);
-        self.lock().nodes.crash(local, for_good)
+    /// The node when it crashes after so many messages of a step.
+    pub(super) fn crash_after(&mut self, step: u32, sent: u8, state: &[u32]) -> u32 {
+        let comes_back = self.comes_back(state[self.shape.global_slot()]);
+        let mut space = self.lock();
+        let local = space.step(step).local;
+        match comes_back {
+            true => space.step(step).cuts[usize::from(sent) - 1],
+            false => space.nodes.crash(local, true),
+        }
     }
 
     /// The node crashes in the middle of the step, some of its messages having left.
@@ -137,37 +143,34 @@ impl Worker<'_> {
         }
     }
 
-    /// The failure detector has something to say. Returns whether it has.
+    /// The failure detector has something to say. Returns whether it has, now or soon.
+    ///
+    /// Where time is known, it takes longer to notice a crash or a recovery than messages take:
+    /// whatever was on its way has arrived when the detector first speaks of it.
     #[cold]
-    pub(super) fn detect(&mut self, state: &[u32], print: u64, source: u32) -> bool {
-        let up = self.up(state);
+    pub(super) fn detect(&mut self, state: &[u32], print: u64, source: u32, quiet: bool) -> bool {
+        let (n, up) = (self.shape.n, self.up(state));
+        let late = self.shape.timers == Timers::Quiet && !quiet;
+        let told = |worker: &Self, node: usize| worker.opinions[state[node] as usize].told;
         let mut says = false;
-        for node in (0..self.shape.n).filter(|node| up >> node & 1 == 1) {
-            self.local(state[node]);
-            let told = self.opinions[state[node] as usize].told;
-            for peer in (0..self.shape.n).filter(|&peer| peer != node) {
-                let (dead, suspected) = (up >> peer & 1 == 0, told >> peer & 1 == 1);
-                if dead == suspected {
-                    continue;
-                }
-                // Where time is known, what a node sent before it crashed, or when it booted, has
-                // arrived when the detector speaks of it.
-                if self.shape.timers == Timers::Quiet && self.is_heard(state, peer) {
+        for node in (0..n).filter(|node| up >> node & 1 == 1) {
+            for peer in (0..n).filter(|&peer| peer != node) {
+                let dead = up >> peer & 1 == 0;
+                if dead == (told(self, node) >> peer & 1 == 1) {
                     continue;
                 }
                 says = true;
+                let mut others = (0..n).filter(|&it| it != peer && up >> it & 1 == 1);
+                let known = others.any(|it| (told(self, it) >> peer & 1 == 1) == dead);
+                if late && !known {
+                    continue;
+                }
                 let peer = NodeId(peer as u32);
-                let stimulus = if dead { Word::Suspect(peer) } else { Word::Trust(peer) };
-                self.tell(state, print, source, node, stimulus, FAIR | ALONE, None);
+                let word = if dead { Word::Suspect(peer) } else { Word::Trust(peer) };
+                self.tell(state, print, source, node, word, FAIR | ALONE, None);
             }
         }
         says
-    }
-
-    /// Whether something that the node has sent is still on its way.
-    fn is_heard(&self, state: &[u32], node: usize) -> bool {
-        let mut peers = (0..self.shape.n).filter(|&to| to != node);
-        peers.any(|to| state[self.shape.slot(node, to)] != 0)
     }
 
     /// Something is told to a node, or it boots.

@@ -430,11 +430,8 @@ pub static TABLE: &[Claims] = &[
         // The token counts its hand-overs, so that there is no end to the states.
         checks: &[
             Check::new(3, LOCK).bounded(20),
-            Check::new(3, SAFE).crashes(1).bounded(16),
-            Check::new(2, SAFE).crashes(1).recoveries(1).bounded(30),
-            // With three, the checker lets a detector speak while a live node's acknowledgement of
-            // before the crash is on its way, which in time cannot be, and the token is not missed.
-            Check::new(2, LIVE).crashes(1).bounded(40),
+            Check::new(3, LOCK).crashes(1).bounded(16),
+            Check::new(2, LOCK).crashes(1).recoveries(1).bounded(30),
             Check::new(4, CAUSAL).talking().fails(4),
         ],
         deep: &[Check::new(3, SAFE).crashes(1).recoveries(1).bounded(14)],
