@@ -109,8 +109,11 @@ impl Checked<'_> {
         let bytes = coverage.bytes as f64 / (*states).max(1) as f64;
         let size = Size(usize::try_from(coverage.bytes).unwrap_or(usize::MAX));
         let [locals, messages, links, steps] = *parts;
-        let all = |number: usize| grouped(number as u64);
-        let violated = |it: &Judgement| matches!(it.verdict, Verdict::Violated(_));
+        let all = |number: usize, what| counted(number as u64, what);
+        let violated = |it: &Judgement| match &it.verdict {
+            Verdict::Violated(violation) => violation.loop_from.is_none(),
+            _ => false,
+        };
         let early = coverage.stop.is_none() && self.report().verdicts.iter().all(violated);
         let until = if early { ", until all was violated" } else { "" };
         let mut lines = vec![
@@ -128,11 +131,11 @@ impl Checked<'_> {
             (
                 "rules",
                 format!(
-                    "ran {} times, for {} local states, {} messages, {} contents of links",
-                    all(steps),
-                    all(locals),
-                    all(messages),
-                    all(links)
+                    "ran {} for {}, {} and {} of links",
+                    all(steps, "time"),
+                    all(locals, "local state"),
+                    all(messages, "message"),
+                    all(links, "content"),
                 ),
             ),
             ("reduction", reduction(self.spec, coverage)),

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use conclave_check::{CheckSpec, Violation};
-use conclave_protocol::{Info, Mark, NodeId, Property, Time};
+use conclave_protocol::{Info, Mark, NodeId, Property, Time, What};
 use conclave_sim::{Event, Finding, Outcome, RunSpec, TraceFile, Tracing};
 
 use crate::diagram::{self, Remark, draw};
@@ -135,10 +135,13 @@ impl Witness {
         if text.is_empty() {
             text = decision.what.to_string();
         }
+        // It is not the timer that does what comes of it.
+        let timer = matches!(decision.what, What::Timer { .. });
+        let (comma, and) = if timer { (": it ", ": it ") } else { (", ", " and ") };
         match consequences.split_last() {
             None => text,
-            Some((last, [])) => format!("{text} and {last}"),
-            Some((last, others)) => format!("{text}, {} and {last}", others.join(", ")),
+            Some((last, [])) => format!("{text}{and}{last}"),
+            Some((last, others)) => format!("{text}{comma}{} and {last}", others.join(", ")),
         }
     }
 }
