@@ -91,7 +91,7 @@ fn beyond_its_model_an_algorithm_is_refuted_but_not_blamed() {
     let args = ["check", RA, "-n", "2", "--losses", "1", "--beyond-model", "--property", "NS"];
     let text = ends_with(0, &args);
     assert!(text.contains("beyond its model: messages may be lost"), "{text}");
-    assert!(text.contains("✗ NS       violated after 4 steps"), "{text}");
+    assert!(text.contains("✗ NS       violated after 2 steps"), "{text}");
     assert!(text.contains("(outside its model)") && text.contains("is lost"), "{text}");
 }
 

@@ -1,44 +1,37 @@
-//! `--all`: the whole catalogue, each entry within its model.
+//! `--all`: what the whole catalogue claims, over all runs of small systems.
 
 use std::io::Write;
 
 use conclave_algorithms::catalogue;
-use conclave_check::{Budgets, CheckSpec, Report, Stop, Timers, Verdict};
-use conclave_protocol::{Crashes, Detector, Info, Property, Setup};
-use conclave_sim::RunSpec;
+use conclave_check::{CheckSpec, Report, Stop, Timers, Verdict};
+use conclave_lab::claims::{Check, Claims, Expected, Size};
+use conclave_protocol::{Channels, Info, Property};
 use serde_json::{Value, json};
 
 use super::Args;
-use super::args::default_spec;
 use super::grid::{Cell, grid};
 use super::search::Search;
 use super::table::{brief, cell, legend};
 use super::text::{faults, grouped};
-use crate::report::{Claim, claim};
-use crate::spec_args::topology;
 use crate::terminal::{BOLD, ERROR, GOOD, WARN, paint};
 use crate::{Done, Failure, Terminal};
 
-/// How many states each search visits, if nothing else is said.
-const STATES: u64 = 200_000;
-/// How often timers that may run out at any moment do so, lest there be no end to it.
-const TIMEOUTS: u8 = 4;
-/// How many nodes more an entry may need than were asked for.
-const MORE: u32 = 4;
 /// The families that can be checked.
 const FAMILIES: [&str; 3] = ["mutex", "election", "fd"];
 
 /// One search.
 struct Row {
     info: &'static Info,
+    check: &'static Check,
     spec: CheckSpec,
     report: Report,
     seconds: f64,
 }
 
-/// An entry that cannot be checked at all, and why.
-struct Unfit {
+/// A claim that cannot be checked, and why.
+struct Unchecked {
     info: &'static Info,
+    properties: &'static [Property],
     why: String,
 }
 
@@ -46,7 +39,7 @@ struct Unfit {
 #[derive(Default)]
 struct Overview {
     rows: Vec<Row>,
-    unfit: Vec<Unfit>,
+    unchecked: Vec<Unchecked>,
     interrupted: bool,
 }
 
@@ -57,28 +50,22 @@ pub(super) fn perform(
     terminal: &Terminal,
     out: &mut dyn Write,
 ) -> Result<Done, Failure> {
-    let entries: Vec<&'static Info> = FAMILIES
-        .iter()
-        .flat_map(|family| catalogue::ALL.iter().filter(move |info| info.family() == *family))
-        .copied()
-        .collect();
     let mut overview = Overview::default();
-    for (place, info) in entries.iter().enumerate() {
-        if search.is_stopped() {
+    let checks = chosen(args);
+    for (place, (info, check)) in checks.iter().enumerate() {
+        let what = format!("[{}/{}] {}", place + 1, checks.len(), info.id);
+        overview.check(args, info, check, search, &what)?;
+        if overview.interrupted || search.is_stopped() {
             overview.interrupted = true;
             break;
         }
-        let what = format!("[{}/{}] {}", place + 1, entries.len(), info.id);
-        overview.check(args, info, search, &what)?;
     }
     search.clear();
     let problems = overview.problems();
     if args.json {
         let value = json!({
             "checks": overview.rows.iter().map(Row::json).collect::<Vec<_>>(),
-            "unfit": overview.unfit.iter().map(|unfit| {
-                json!({ "algorithm": unfit.info.id, "why": unfit.why })
-            }).collect::<Vec<_>>(),
+            "unchecked": overview.unchecked.iter().map(Unchecked::json).collect::<Vec<_>>(),
             "problems": problems,
             "interrupted": overview.interrupted,
         });
@@ -95,79 +82,69 @@ pub(super) fn perform(
     })
 }
 
+/// The checks of the catalogue, family by family. Of what holds, only systems of the size asked
+/// for and smaller ones; what fails, may need more nodes to do so.
+fn chosen(args: &Args) -> Vec<(&'static Info, &'static Check)> {
+    let mut chosen = Vec::new();
+    for family in FAMILIES {
+        for info in catalogue::ALL.iter().filter(|info| info.family() == family) {
+            let Some(claims) = Claims::of(info.id) else { continue };
+            let deep = if args.deep { claims.deep } else { &[] };
+            let checks = claims.checks.iter().chain(deep);
+            let least = claims.checks.iter().map(|check| check.nodes).min().unwrap_or(0);
+            let most = if args.deep { u32::MAX } else { args.system.nodes.max(least) };
+            let fits = |check: &&Check| check.expected != Expected::Holds || check.nodes <= most;
+            chosen.extend(checks.filter(fits).map(|check| (*info, check)));
+        }
+    }
+    chosen
+}
+
 impl Overview {
-    /// Checks one entry: in a system of the size asked for, in a smaller one if that is too large,
-    /// or in a larger one if it needs to be.
     fn check(
         &mut self,
         args: &Args,
         info: &'static Info,
+        check: &'static Check,
         search: &Search,
         what: &str,
     ) -> Result<(), Failure> {
-        let wanted = args.system.nodes;
-        let mut sizes: Vec<u32> = (2..wanted).collect();
-        sizes.extend((wanted..=wanted + MORE).rev());
-        let mut reason = String::new();
-        let mut first = true;
-        while let Some(n) = sizes.pop() {
-            let spec = match spec(args, info, n) {
-                Ok(spec) => spec,
-                Err(Failure::Impossible(why)) => {
-                    reason = why;
-                    continue;
-                }
-                Err(other) => return Err(other),
-            };
-            // A larger one is for those that do not fit into the size asked for.
-            sizes.retain(|&size| size < n);
-            let searched = match search.run(&spec, &format!("{what}, {n} nodes")) {
-                Ok(searched) => searched,
-                Err(Failure::Impossible(why) | Failure::Usage(why)) => {
-                    reason = why;
-                    break;
-                }
-                Err(other) => return Err(other),
-            };
-            let seconds = searched.seconds();
-            let report = searched.report;
-            let stop = report.coverage.stop;
-            self.interrupted |= stop == Some(Stop::Asked);
-            let decided = report.verdicts.iter().all(|it| it.verdict != Verdict::Open);
-            self.rows.push(Row { info, spec, report, seconds });
-            first = false;
-            if decided || self.interrupted {
-                break;
+        let properties = check.properties;
+        let mut unchecked =
+            |why: &str| self.unchecked.push(Unchecked { info, properties, why: why.to_owned() });
+        let spec = match (check.expected, check.spec(info)) {
+            (Expected::Unchecked(why), _) => {
+                unchecked(why);
+                return Ok(());
             }
-        }
-        if first {
-            self.unfit.push(Unfit { info, why: reason });
+            _ if check.talk => {
+                unchecked("its applications would have to talk beside the algorithm");
+                return Ok(());
+            }
+            (_, None) => return Ok(()),
+            (_, Some(spec)) => spec.map_err(|unfit| Failure::Impossible(unfit.to_string())),
+        };
+        let mut spec = spec?;
+        let limits = args.search.limits();
+        let depth = limits.depth.or(spec.limits.depth);
+        spec.limits = conclave_check::Limits { depth, ..limits };
+        spec.reduction = !args.search.no_reduction;
+        let searched = search.run(&spec, &format!("{what}, {} nodes", check.nodes))?;
+        let seconds = searched.seconds();
+        let report = searched.report;
+        self.interrupted = report.coverage.stop == Some(Stop::Asked);
+        if !self.interrupted {
+            self.rows.push(Row { info, check, spec, report, seconds });
         }
         Ok(())
     }
 
-    /// Broken promises, and mutants that were not refuted.
+    /// What is not as claimed.
     fn problems(&self) -> Vec<String> {
         let mut problems = Vec::new();
-        for Row { info, spec, report, .. } in &self.rows {
-            for (property, violation) in report.violations() {
-                if claim(info, property) == Claim::Promised {
-                    let (n, why) = (spec.setup.n(), &violation.why);
-                    problems.push(format!("{}, {n} nodes: {property} violated: {why}", info.id));
-                }
-            }
-        }
-        for info in catalogue::ALL {
-            let Some(mutant) = info.mutant else { continue };
-            let mut rows = self.rows.iter().filter(|row| row.info.id == info.id).peekable();
-            if rows.peek().is_none() || self.interrupted {
-                continue;
-            }
-            let found =
-                |row: &Row| matches!(row.report.verdict(mutant.breaks), Some(Verdict::Violated(_)));
-            if !rows.any(found) {
-                problems
-                    .push(format!("{}: no run was found that breaks {}", info.id, mutant.breaks));
+        for row in &self.rows {
+            for &property in row.check.properties {
+                problems.extend(row.problem(property));
             }
         }
         problems
@@ -187,23 +164,27 @@ impl Overview {
             }
         }
         write!(out, "{}", legend(terminal))?;
-        for Unfit { info, why } in &self.unfit {
-            writeln!(out, "{} {}: {why}", paint(WARN, "not checked:"), info.id)?;
+        let mut reasons: Vec<&str> = self.unchecked.iter().map(|it| it.why.as_str()).collect();
+        reasons.sort_unstable();
+        reasons.dedup();
+        for reason in reasons {
+            let alike = self.unchecked.iter().filter(|it| it.why == reason);
+            let claims: Vec<String> = alike.map(Unchecked::name).collect();
+            let claims = claims.join("; ");
+            writeln!(out, "{} {claims}: {reason}", paint(WARN, "not checked:"))?;
         }
-        let mut ids: Vec<&str> = self.rows.iter().map(|row| row.info.id).collect();
-        ids.dedup();
-        let mutants = self.rows.iter().filter(|row| row.info.mutant.is_some());
-        let mut mutants: Vec<&str> = mutants.map(|row| row.info.id).collect();
-        mutants.dedup();
+        let mut entries: Vec<&'static Info> = self.rows.iter().map(|row| row.info).collect();
+        entries.dedup_by_key(|info| info.id);
+        let mutants = entries.iter().filter(|info| info.mutant.is_some()).count();
+        let (all, checks) = (entries.len(), self.rows.len());
         let states: u64 = self.rows.iter().map(|row| row.report.coverage.states).sum();
         let transitions: u64 = self.rows.iter().map(|row| row.report.coverage.transitions).sum();
         let seconds: f64 = self.rows.iter().map(|row| row.seconds).sum();
-        let (all, mutants) = (ids.len(), mutants.len());
         let (states, transitions) = (grouped(states), grouped(transitions));
         writeln!(
             out,
-            "{all} entries, {mutants} of them mutants: {states} states, {transitions} \
-             transitions, {seconds:.1} s"
+            "{all} entries, {mutants} of them mutants, {checks} checks: {states} states, \
+             {transitions} transitions, {seconds:.1} s"
         )?;
         if self.interrupted {
             writeln!(out, "{}", paint(WARN, "stopped before it was done: Ctrl-C was pressed"))?;
@@ -212,39 +193,10 @@ impl Overview {
             writeln!(out, "{} {problem}", paint(ERROR, "wrong:"))?;
         }
         if problems.is_empty() && !self.interrupted {
-            let text = "no promise was broken, and every mutant was refuted";
+            let text = "no promise is broken, and every mutant is refuted";
             writeln!(out, "{}", paint(GOOD, text))?;
         }
         Ok(())
-    }
-}
-
-/// How an entry is checked in a system of `n` nodes.
-fn spec(args: &Args, info: &Info, n: u32) -> Result<CheckSpec, Failure> {
-    let setup = Setup::new(topology(info, None, n)?);
-    RunSpec::new(info, setup.clone()).validate(info)?;
-    let mut spec = default_spec(info, setup)?;
-    spec.budgets = budgets(info, &spec);
-    if let Some(timers) = args.system.timer_budget {
-        spec.budgets.timers = Some(timers);
-    }
-    spec.reduction = !args.search.no_reduction;
-    spec.limits = args.search.limits();
-    if !args.deep {
-        spec.limits.states = spec.limits.states.or(Some(STATES));
-    }
-    Ok(spec)
-}
-
-/// One of each fault that an entry's model allows for.
-fn budgets(info: &Info, spec: &CheckSpec) -> Budgets {
-    let crashes = u8::from(info.model.crashes > Crashes::None);
-    Budgets {
-        crashes,
-        recoveries: u8::from(info.model.crashes >= Crashes::Recover),
-        suspicions: u8::from(info.model.detector == Detector::Eventual),
-        timers: (spec.timers == Timers::Anytime).then_some(TIMEOUTS),
-        ..Budgets::default()
     }
 }
 
@@ -255,22 +207,25 @@ fn family_table(rows: &[&Row], terminal: &Terminal) -> String {
     let properties: Vec<Property> = Property::ALL.into_iter().filter(checked).collect();
     let mut header = vec!["entry", "N×R"];
     header.extend(properties.iter().map(|property| property.name()));
-    header.extend(["states", "transitions", "depth", "s"]);
+    header.extend(["states", "transitions", "depth", "s", "with"]);
     let mut last = "";
     let mut lines = Vec::new();
     for row in rows {
-        // What was tried in a smaller system follows below.
         let name = if row.info.id == last { "" } else { row.info.name() };
         last = row.info.id;
         let size = format!("{}×{}", row.spec.setup.n(), row.spec.requests);
         let mut cells = vec![Cell::text(name), Cell::text(size)];
-        cells.extend(properties.iter().map(|property| row.cell(*property, terminal)));
+        cells.extend(properties.iter().map(|&property| {
+            let wrong = row.problem(property).is_some();
+            cell(&row.report, property, if wrong { ERROR } else { WARN }, terminal)
+        }));
         let coverage = &row.report.coverage;
         cells.extend([
             Cell::figure(grouped(coverage.states)),
             Cell::figure(grouped(coverage.transitions)),
             Cell::figure(coverage.depth.to_string()),
             Cell::figure(format!("{:.1}", row.seconds)),
+            Cell::text(row.with()),
         ]);
         lines.push(cells);
     }
@@ -278,20 +233,54 @@ fn family_table(rows: &[&Row], terminal: &Terminal) -> String {
 }
 
 impl Row {
-    /// The verdict on a property; what was to be expected looks less alarming.
-    fn cell(&self, property: Property, terminal: &Terminal) -> Cell {
-        let expected = claim(self.info, property) != Claim::Promised;
-        cell(&self.report, property, if expected { WARN } else { ERROR }, terminal)
+    /// What is special about the system.
+    fn with(&self) -> String {
+        let mut with: Vec<String> = Vec::new();
+        let faults = faults(&self.spec.budgets);
+        with.extend(faults.map(|text| text.trim_start_matches("at most ").to_owned()));
+        if self.check.channels == Some(Channels::Reliable) {
+            with.push("messages overtaking".to_owned());
+        }
+        with.extend(self.check.timers.map(|timers| match timers {
+            Timers::Anytime => "time-outs at any moment".to_owned(),
+            Timers::Quiet => "time-outs after messages".to_owned(),
+        }));
+        with.extend(self.check.shape.map(str::to_owned));
+        with.extend(self.check.options.iter().map(|(name, value)| format!("{name}={value}")));
+        with.join(", ")
+    }
+
+    /// What is not as claimed about a property.
+    fn problem(&self, property: Property) -> Option<String> {
+        let verdict = self.report.verdict(property)?;
+        let (id, n) = (self.info.id, self.check.nodes);
+        match (self.check.expected, verdict) {
+            (Expected::Holds, Verdict::Violated(violation)) => {
+                let why = &violation.why;
+                Some(format!("{id}, {n} nodes: {property} violated: {why}"))
+            }
+            (Expected::Fails(_) | Expected::Loops(..), Verdict::Violated(_)) => None,
+            (Expected::Fails(_) | Expected::Loops(..), _) => {
+                Some(format!("{id}, {n} nodes: no run was found that violates {property}"))
+            }
+            (Expected::Holds | Expected::Unchecked(_), _) => None,
+        }
     }
 
     fn json(&self) -> Value {
         let coverage = &self.report.coverage;
+        let expected = match self.check.expected {
+            Expected::Holds => "holds",
+            _ => "violated",
+        };
         json!({
             "algorithm": self.info.id,
             "nodes": self.spec.setup.n(),
             "requests": self.spec.requests,
-            "faults": faults(&self.spec.budgets),
+            "with": self.with(),
             "mutant": self.info.mutant.map(|mutant| mutant.breaks),
+            "expected": expected,
+            "bounded": matches!(self.check.size, Size::Bounded(_)),
             "states": coverage.states,
             "transitions": coverage.transitions,
             "depth": coverage.depth,
@@ -299,5 +288,17 @@ impl Row {
             "seconds": self.seconds,
             "properties": self.report.verdicts.iter().map(brief).collect::<Vec<_>>(),
         })
+    }
+}
+
+impl Unchecked {
+    /// The claims.
+    fn name(&self) -> String {
+        let names: Vec<&str> = self.properties.iter().map(|property| property.name()).collect();
+        format!("{} of {}", names.join(", "), self.info.id)
+    }
+
+    fn json(&self) -> Value {
+        json!({ "algorithm": self.info.id, "properties": self.properties, "why": self.why })
     }
 }

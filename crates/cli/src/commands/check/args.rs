@@ -24,14 +24,15 @@ pub struct Args {
     #[command(flatten)]
     pub search: SearchArgs,
 
-    /// Check the whole catalogue, each entry within its model, and print a table
+    /// Check what the whole catalogue claims, in systems of up to --nodes nodes and of more where
+    /// a failure needs them, and print a table
     #[arg(long, help_heading = "What to check")]
     #[arg(conflicts_with_all = ["topology", "set", "clients", "requests", "channels", "timers",
         "crashes", "recoveries", "amnesias", "losses", "repeats", "partitions", "suspicions",
-        "joins", "leaves", "mid_step", "no_detector", "property", "symmetry",
+        "joins", "leaves", "timer_budget", "mid_step", "no_detector", "property", "symmetry",
         "count", "trace", "budget_table"])]
     pub all: bool,
-    /// With --all: no limit but memory, larger systems
+    /// With --all: larger systems, too, for those who can wait
     #[arg(long, help_heading = "What to check")]
     pub deep: bool,
     /// Say for each kind of fault, none, one and two of it, what still holds: where the algorithm
