@@ -28,7 +28,8 @@ How a check ends:
   to break, ends it with 1. One that the algorithm never denied, or beyond its model, is shown, and
   ends it with 0. A search that a limit stops before it is done ends it with 6, unless it has found
   a broken promise by then; what is violated after so many steps is violated, what holds so far is
-  said to. With --all, a mutant whose defect is not found is as bad as a broken promise.";
+  said to. With --all, a failure that the catalogue claims and that is not found is as bad as a
+  broken promise.";
 
 /// Checks an algorithm, or the whole catalogue.
 pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<Done, Failure> {

@@ -67,6 +67,7 @@ pub(super) fn perform(
             "checks": overview.rows.iter().map(Row::json).collect::<Vec<_>>(),
             "unchecked": overview.unchecked.iter().map(Unchecked::json).collect::<Vec<_>>(),
             "problems": problems,
+            "unrefuted": overview.unrefuted(),
             "interrupted": overview.interrupted,
         });
         writeln!(out, "{value:#}")?;
@@ -150,6 +151,25 @@ impl Overview {
         problems
     }
 
+    /// The mutants that no run was found for, though nothing was expected of the checks either.
+    fn unrefuted(&self) -> Vec<&'static str> {
+        let refuted = |info: &Info| {
+            let breaks = info.mutant.map(|mutant| mutant.breaks);
+            let violated = |row: &Row| {
+                let verdict = breaks.and_then(|property| row.report.verdict(property));
+                matches!(verdict, Some(Verdict::Violated(_)))
+            };
+            self.rows.iter().any(|row| row.info.id == info.id && violated(row))
+        };
+        let mut mutants: Vec<&'static str> = Vec::new();
+        for row in self.rows.iter().filter(|row| row.info.mutant.is_some()) {
+            if !refuted(row.info) && !mutants.contains(&row.info.id) {
+                mutants.push(row.info.id);
+            }
+        }
+        mutants
+    }
+
     fn print(
         &self,
         problems: &[String],
@@ -175,8 +195,10 @@ impl Overview {
         }
         let mut entries: Vec<&'static Info> = self.rows.iter().map(|row| row.info).collect();
         entries.dedup_by_key(|info| info.id);
-        let mutants = entries.iter().filter(|info| info.mutant.is_some()).count();
-        let (all, checks) = (entries.len(), self.rows.len());
+        let all = entries.len();
+        entries.retain(|info| info.mutant.is_some());
+        let (mutants, unrefuted) = (entries.len(), self.unrefuted());
+        let checks = self.rows.len();
         let states: u64 = self.rows.iter().map(|row| row.report.coverage.states).sum();
         let transitions: u64 = self.rows.iter().map(|row| row.report.coverage.transitions).sum();
         let seconds: f64 = self.rows.iter().map(|row| row.seconds).sum();
@@ -193,8 +215,20 @@ impl Overview {
             writeln!(out, "{} {problem}", paint(ERROR, "wrong:"))?;
         }
         if problems.is_empty() && !self.interrupted {
-            let text = "no promise is broken, and every mutant is refuted";
-            writeln!(out, "{}", paint(GOOD, text))?;
+            let open = self.rows.iter().filter(|row| row.report.coverage.stop.is_some()).count();
+            let far = match open {
+                0 => String::new(),
+                open => format!(", as far as {open} of the searches came"),
+            };
+            let refuted = match &unrefuted[..] {
+                [] => "every mutant is refuted".to_owned(),
+                left => format!(
+                    "{} of {mutants} mutants are refuted; left is {}",
+                    mutants - left.len(),
+                    left.join(", ")
+                ),
+            };
+            writeln!(out, "{}", paint(GOOD, format!("no promise is broken{far}; {refuted}")))?;
         }
         Ok(())
     }
