@@ -172,7 +172,9 @@ fn queued<'q>(portion: &'q [u32], place: u32, shared: &Shared<'_>) -> Queued<'q>
     Queued { entry, header: header(shared.plan.shape.compare) }
 }
 
-/// One thread's part of the search.
+/// One thread's part of the search. Each has cache lines of its own: what one writes all the time
+/// must not lie beside what another does.
+#[repr(align(128))]
 struct Seeker<'a> {
     worker: Worker<'a>,
     index: usize,
