@@ -214,3 +214,53 @@ fn vacuous(space: &Space, property: Property) -> Option<&'static str> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use conclave_algorithms::mutex::{Client, raymond_tree, ricart_agrawala};
+    use conclave_protocol::{Channels, Setup, Topology};
+
+    use super::*;
+    use crate::worker::fingerprint;
+
+    /// Retraces the path to every state that a reduced search has visited.
+    fn retrace_all<P: Protocol, C: conclave_protocol::Client<P>>(
+        entry: &Entry<P>,
+        topology: Topology,
+        channels: Channels,
+    ) {
+        let nodes = topology.len();
+        let mut spec = CheckSpec::new(&entry.info, Setup::new(topology), 0..nodes);
+        spec.properties = vec![Property::Exclusion];
+        (spec.channels, spec.requests) = (channels, 2);
+        let watch = Watch::of(&spec);
+        let shape = Shape::new(&spec, watch);
+        let (space, start) = begin::<P, C>(entry, &spec, watch).expect("it can be checked");
+        let space = Mutex::new(space);
+        let plan = Plan {
+            shape: &shape,
+            limits: spec.limits,
+            graph: false,
+            exhaustive: true,
+            group: None,
+        };
+        let found = search(&space, &start.state, &plan, &Progress::default());
+        assert!(found.stop.is_none() && found.states > 1_000, "{}", found.states);
+        let mut worker = Worker::new(&space, &shape);
+        for state in (0..found.log.end() as u32).step_by(7) {
+            let path = found.log.path(state);
+            let picks: Vec<Pick> = path.iter().copied().map(Pick::Print).collect();
+            let run = retrace(&mut worker, &start, &picks, None);
+            let print = fingerprint(&run.state) as u32;
+            assert!(path.last().is_none_or(|last| *last == print));
+        }
+    }
+
+    #[test]
+    fn every_path_of_a_reduced_search_can_be_taken_again() {
+        let complete = Topology::complete(3);
+        retrace_all::<_, Client>(&ricart_agrawala::PLAIN, complete.clone(), Channels::Fifo);
+        retrace_all::<_, Client>(&ricart_agrawala::PLAIN, complete, Channels::Reliable);
+        retrace_all::<_, Client>(&raymond_tree::PLAIN, Topology::line(4), Channels::Fifo);
+    }
+}

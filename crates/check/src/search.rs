@@ -182,6 +182,8 @@ struct Seeker<'a> {
     log: Vec<Reached>,
     next: Vec<u32>,
     edges: Edges,
+    /// States that this thread was the first to visit.
+    states: usize,
     transitions: u64,
     terminal: u64,
     violations: Vec<(Property, u32)>,
@@ -212,6 +214,7 @@ pub(crate) fn search(
         log: Vec::new(),
         next: Vec::new(),
         edges: Edges::default(),
+        states: 0,
         transitions: 0,
         terminal: 0,
         violations: Vec::new(),
@@ -401,10 +404,9 @@ impl Seeker<'_> {
             let (own, others) = (&shared.shares[self.index..], &shared.shares[..self.index]);
             let portion = own.iter().chain(others).find_map(Share::take);
             let Some(portion) = portion else { return };
-            let before = self.log.len();
-            let transitions = self.transitions;
+            let (before, transitions) = (self.states, self.transitions);
             self.expand(portion, shared);
-            let new = self.log.len() - before;
+            let new = self.states - before;
             shared.visited.fetch_add(new, Ordering::Relaxed);
             shared.progress.states.fetch_add(new as u64, Ordering::Relaxed);
             let followed = self.transitions - transitions;
@@ -502,7 +504,10 @@ impl Seeker<'_> {
         let awake = before & !asleep;
         if awake != 0 {
             let source = queued(portion, candidate.source, shared);
-            self.push_header(0, candidate.print, before & asleep, awake);
+            // Another name for the state, by which paths through it are found.
+            let number = self.number();
+            self.log.push(Reached { parent: source.number(), print: candidate.print as u32 });
+            self.push_header(number, candidate.print, before & asleep, awake);
             self.push_state(&source, at);
         }
     }
@@ -514,6 +519,7 @@ impl Seeker<'_> {
         let (print, tells) = (candidate.print, candidate.flags & TELLS != 0);
         let source = queued(portion, candidate.source, shared);
         let number = self.number();
+        self.states += 1;
         self.log.push(Reached { parent: source.number(), print: print as u32 });
         self.push_header(number, print, asleep, 0);
         let from = self.next.len();
