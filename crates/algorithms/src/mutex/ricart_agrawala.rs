@@ -90,8 +90,8 @@ pub struct Config {
 pub enum Msg {
     /// May I? I asked at this time.
     Request(Stamp),
-    /// You may, as far as I am concerned. My clock is at this time.
-    Reply(Option<Stamp>),
+    /// You may, as far as I am concerned. My clock is at this time; 0 says nothing.
+    Reply(Stamp),
 }
 
 /// The algorithm as published.
@@ -269,9 +269,7 @@ impl Protocol for RicartAgrawala {
                 }
             }
             Msg::Reply(theirs) => {
-                if let Some(theirs) = theirs {
-                    self.clock.observe(theirs);
-                }
+                self.clock.observe(theirs);
                 self.on_consent(from, ctx);
             }
         }
@@ -299,7 +297,8 @@ impl Protocol for RicartAgrawala {
 
 impl RicartAgrawala {
     fn reply(&self, ctx: &Ctx<Self>) -> Msg {
-        Msg::Reply((!ctx.config.bare_reply).then(|| self.clock.now(ctx.me)))
+        let now = self.clock.now(ctx.me);
+        Msg::Reply(if ctx.config.bare_reply { Stamp { time: 0, ..now } } else { now })
     }
 
     /// `peer` has said yes, or has crashed.
@@ -354,12 +353,12 @@ mod tests {
 
         let entered = at(0, |ctx| {
             for peer in [1, 2].map(NodeId) {
-                p0.on_message(peer, Msg::Reply(Some(Stamp { time: 1, node: peer })), ctx);
+                p0.on_message(peer, Msg::Reply(Stamp { time: 1, node: peer }), ctx);
             }
         });
         assert_eq!(entered, [Effect::Notify(Notice::Acquired { token: mine.token() })]);
 
         let left = at(0, |ctx| p0.on_request(Request::Release, ctx));
-        assert_eq!(left, [Effect::Send { to: NodeId(2), msg: Msg::Reply(Some(mine)) }]);
+        assert_eq!(left, [Effect::Send { to: NodeId(2), msg: Msg::Reply(mine) }]);
     }
 }
