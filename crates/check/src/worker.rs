@@ -209,7 +209,7 @@ pub(crate) fn spread(slot: usize, id: u32) -> u64 {
     x ^ x >> 29
 }
 
-/// The fingerprint of a state; never 0.
+/// The fingerprint of a state.
 pub(crate) fn fingerprint(state: &[u32]) -> u64 {
     state.iter().enumerate().fold(0, |print, (slot, &id)| print ^ spread(slot, id))
 }
