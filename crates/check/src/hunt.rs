@@ -76,10 +76,7 @@ fn chase(
             progress.transitions.fetch_add(1, Ordering::Relaxed);
             let choice = next(&mut random) as usize % worker.candidates.len();
             let candidate = worker.candidates[choice];
-            let first = candidate.first_change as usize;
-            for &(slot, new) in &worker.changes[first..first + usize::from(candidate.changes)] {
-                state[usize::from(slot)] = new;
-            }
+            state = worker.led_to(choice, &state);
             path.push(Pick::Place(choice));
             if candidate.flags & TELLS != 0 {
                 let broken = worker.broken(&state);

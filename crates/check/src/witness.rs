@@ -54,8 +54,8 @@ pub(crate) fn retrace(
         worker.candidates.clear();
         worker.changes.clear();
         worker.expand(&state, fingerprint(&state), 0, 0);
-        let candidate = match *pick {
-            Pick::Place(place) => worker.candidates[place],
+        let at = match *pick {
+            Pick::Place(place) => place,
             Pick::Print(print) => {
                 let mut all = 0..worker.candidates.len();
                 let found = all.find(|&at| {
@@ -65,14 +65,12 @@ pub(crate) fn retrace(
                     };
                     reached as u32 == print
                 });
-                worker.candidates[found.expect("a state is reached from its parent")]
+                found.expect("a state is reached from its parent")
             }
         };
-        let before = state.clone();
-        let first = candidate.first_change as usize;
-        for &(slot, new) in &worker.changes[first..first + usize::from(candidate.changes)] {
-            state[usize::from(slot)] = new;
-        }
+        let candidate = worker.candidates[at];
+        let after = worker.led_to(at, &state);
+        let before = std::mem::replace(&mut state, after);
         let space = worker.space.lock().expect("no thread has failed");
         decisions.push(decision(&space, &candidate, &before, &state, &mut links, worker));
         node = NodeId(u32::from(candidate.node));
