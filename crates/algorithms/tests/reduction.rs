@@ -45,9 +45,8 @@ fn compare(info: &'static Info) -> Result<(), Failed> {
 
 fn spec(info: &'static Info, nodes: u32) -> Option<CheckSpec> {
     let topology = match info.model.links {
-        Links::Complete => Topology::complete(nodes),
-        Links::Ring => Topology::ring(nodes),
         Links::Tree => Topology::line(nodes),
+        links => Topology::of(links, nodes),
     };
     let setup = Setup::new(topology);
     let clients = conclave_lab::clients(info.id, &setup)?.ok()?;

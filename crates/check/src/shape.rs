@@ -1,4 +1,4 @@
-use conclave_protocol::Property;
+use conclave_protocol::{Property, Ranks};
 
 use crate::local::Watch;
 use crate::{CheckSpec, Timers};
@@ -16,6 +16,7 @@ pub(crate) struct Shape {
     pub(crate) faulty: bool,
     pub(crate) watch: Watch,
     pub(crate) places: u32,
+    pub(crate) ranks: Ranks,
     /// Whether orders of events are compared.
     pub(crate) compare: bool,
     /// The properties that are said of states.
@@ -40,6 +41,7 @@ impl Shape {
             faulty: !spec.budgets.is_spent(),
             watch,
             places: spec.places,
+            ranks: Ranks::new(&spec.setup.attributes),
             compare: spec.reduction,
             safety,
             liveness,

@@ -61,6 +61,9 @@ impl Group {
         if let Some(property) = spec.properties.iter().find(nameless) {
             return no(format!("{property:?} is about names, which symmetry takes no notice of"));
         }
+        if !spec.setup.attributes.is_empty() {
+            return no("nodes have attributes, by which they differ".to_owned());
+        }
         if spec.count {
             return no("messages are counted for each node, and symmetry mixes them up".to_owned());
         }

@@ -209,7 +209,7 @@ pub(crate) fn explain(worker: &mut Worker<'_>, property: Property, run: &Retrace
             format!("of {live}, not everybody knows a live leader, and nothing is left to happen")
         }
         Property::BestLeads => {
-            let best = members(up).next_back().unwrap_or_default();
+            let best = worker.shape.ranks.best(members(up)).unwrap_or_default();
             format!("somebody else leads than {best}, the best live node")
         }
         Property::Completeness => {

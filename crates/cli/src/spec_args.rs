@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
-use conclave_protocol::{Channels, Info, Links, NodeId, Setup, Time, Topology};
+use conclave_protocol::{Channels, Info, NodeId, Setup, Time, Topology};
 use conclave_sim::{
     Action, Arrivals, Ask, Delay, Faults, Outcome, RunSpec, SlowLink, Spread, Workload,
 };
@@ -433,11 +433,7 @@ impl SpecArgs {
 /// The topology called `name`, or read from that file; by default what the algorithm needs.
 pub(crate) fn topology(info: &Info, name: Option<&str>, n: u32) -> Result<Topology, Failure> {
     let Some(name) = name else {
-        return Ok(match info.model.links {
-            Links::Complete => Topology::complete(n),
-            Links::Ring => Topology::ring(n),
-            Links::Tree => Topology::binary(n),
-        });
+        return Ok(Topology::of(info.model.links, n));
     };
     if Path::new(name).is_file() {
         return read_topology(Path::new(name), n);

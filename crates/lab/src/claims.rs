@@ -10,7 +10,7 @@ mod table;
 
 use conclave_algorithms::catalogue;
 use conclave_check::{Budgets, CheckSpec, Timers};
-use conclave_protocol::{Channels, Info, Links, Property, Setup, Topology, Unfit};
+use conclave_protocol::{Channels, Info, Property, Setup, Topology, Unfit};
 
 pub use table::TABLE;
 
@@ -285,9 +285,7 @@ impl Check {
     fn setup(&self, info: &Info) -> Setup {
         let topology = match (self.shape, info.model.links) {
             (Some(name), _) => Topology::named(name, self.nodes).expect("the table names shapes"),
-            (None, Links::Complete) => Topology::complete(self.nodes),
-            (None, Links::Ring) => Topology::ring(self.nodes),
-            (None, Links::Tree) => Topology::binary(self.nodes),
+            (None, links) => Topology::of(links, self.nodes),
         };
         let setup = Setup::new(topology);
         self.options.iter().fold(setup, |setup, (name, value)| setup.with(name, value))

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 
 use conclave_algorithms::{election, mutex};
 use conclave_protocol::{
-    Client, Ctx, Effect, Effects, Entry, Input, Links, Mark, Marked, NodeId, Protocol, Setup, Time,
+    Client, Ctx, Effect, Effects, Entry, Input, Mark, Marked, NodeId, Protocol, Setup, Time,
     Topology,
 };
 use stateright::{Model, Property};
@@ -87,12 +87,7 @@ impl<P: Protocol, C: Client<P>> System<P, C> {
     /// `nodes` nodes, linked as `entry` wants it, whose applications ask `requests` times each.
     pub fn new(entry: &Entry<P>, nodes: u32, requests: u32, bag: bool) -> Self {
         let info = &entry.info;
-        let topology = match info.model.links {
-            Links::Complete => Topology::complete(nodes),
-            Links::Ring => Topology::ring(nodes),
-            Links::Tree => Topology::binary(nodes),
-        };
-        let setup = Setup::new(topology);
+        let setup = Setup::new(Topology::of(info.model.links, nodes));
         let config = (entry.config)(&setup).unwrap_or_else(|unfit| panic!("{}: {unfit}", info.id));
         let clients = (entry.clients)(&config, nodes);
         let requests =

@@ -4,7 +4,7 @@ use conclave_algorithms::{catalogue, mutex};
 use conclave_check::{CheckError, CheckSpec, Progress, Report, Timers, Verdict};
 use conclave_oracle::reference::{NO_TIE_BREAK, REFERENCE, Reference};
 use conclave_oracle::{Counts, count};
-use conclave_protocol::{Channels, Entry, Info, Links, Property, Setup, Topology};
+use conclave_protocol::{Channels, Entry, Info, Property, Setup, Topology};
 
 /// Sizes: nodes and requests of each.
 type Sizes = &'static [(u32, u32)];
@@ -97,11 +97,7 @@ fn spec(id: &str, nodes: u32, requests: u32, bag: bool) -> CheckSpec {
         Some(entry) => &entry.info,
         None => catalogue::find(id).expect("it is in the catalogue"),
     };
-    let setup = Setup::new(match info.model.links {
-        Links::Complete => Topology::complete(nodes),
-        Links::Ring => Topology::ring(nodes),
-        Links::Tree => Topology::binary(nodes),
-    });
+    let setup = Setup::new(Topology::of(info.model.links, nodes));
     let clients = match conclave_lab::clients(id, &setup) {
         Some(clients) => clients.expect("it fits"),
         None => 0..nodes,

@@ -137,6 +137,12 @@ pub enum Links {
     Ring,
     /// Along the edges of a tree.
     Tree,
+    /// Along the edges of any connected graph.
+    Graph,
+    /// Likewise, and every node has a place in space.
+    Space,
+    /// Every node has a key of a ring of keys, and finds its way to the owner of any key.
+    Keys,
 }
 
 /// Something that can be set about an algorithm, beside the number of nodes and the topology.

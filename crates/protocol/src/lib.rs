@@ -33,6 +33,6 @@ pub use node::{NodeId, NodeSet};
 pub use permute::renamed;
 pub use protocol::{Charge, Entry, Input, Never, Protocol, Value};
 pub use reliable::{Place, Reliable, ReliableConfig, ReliableMsg, ReliableTimer};
-pub use setup::{Setup, Unfit};
+pub use setup::{Rank, Ranks, Setup, Unfit};
 pub use time::Time;
-pub use topology::{Topology, TopologyError};
+pub use topology::{KeySpace, Point, Topology, TopologyError};

@@ -1,9 +1,13 @@
-use std::collections::BTreeSet;
+mod space;
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::NodeId;
+pub use self::space::{KeySpace, Point};
+use crate::{Links, NodeId};
 
 /// Who exists, and who has a link to whom.
 ///
@@ -13,6 +17,9 @@ use crate::NodeId;
 pub struct Topology {
     n: u32,
     shape: Shape,
+    /// Where each node of a graph is; empty if that does not matter.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    points: Vec<Point>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -23,10 +30,41 @@ enum Shape {
     Line,
     Star,
     Binary,
-    /// The parent of each node but 0, which is the root. A parent has a smaller id.
-    Tree(Vec<NodeId>),
+    /// A rectangle of rows so many nodes wide; the last may be shorter.
+    Grid(u32),
+    Tree(Tree),
     /// The neighbours of each node, ascending.
     Graph(Vec<Vec<NodeId>>),
+    Dht(KeySpace),
+}
+
+/// Who is whose parent. Node 0 is the root, and a parent has a smaller id.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(from = "Vec<NodeId>", into = "Vec<NodeId>")]
+struct Tree {
+    /// Of each node but 0.
+    parents: Vec<NodeId>,
+    /// Of each node, ascending.
+    children: Vec<Vec<NodeId>>,
+}
+
+impl From<Vec<NodeId>> for Tree {
+    fn from(parents: Vec<NodeId>) -> Self {
+        let mut children = vec![Vec::new(); parents.len() + 1];
+        for (child, parent) in (1..).map(NodeId).zip(&parents) {
+            // Whoever is too large for a parent is refused by and by.
+            if let Some(siblings) = children.get_mut(parent.index()) {
+                siblings.push(child);
+            }
+        }
+        Self { parents, children }
+    }
+}
+
+impl From<Tree> for Vec<NodeId> {
+    fn from(tree: Tree) -> Self {
+        tree.parents
+    }
 }
 
 /// A topology as it is read, by nobody knows whom written.
@@ -34,26 +72,31 @@ enum Shape {
 struct Written {
     n: u32,
     shape: Shape,
+    #[serde(default)]
+    points: Vec<Point>,
 }
 
 impl TryFrom<Written> for Topology {
     type Error = TopologyError;
 
-    fn try_from(Written { n, shape }: Written) -> Result<Self, TopologyError> {
+    fn try_from(Written { n, shape, points }: Written) -> Result<Self, TopologyError> {
         let read = match &shape {
-            Shape::Tree(parents) => Self::tree(parents.clone())?,
+            Shape::Tree(tree) => Self::tree(tree.parents.clone())?,
             Shape::Graph(neighbors) => {
                 let links = (0..).map(NodeId).zip(neighbors);
                 let links: Vec<_> =
                     links.flat_map(|(a, to)| to.iter().map(move |&b| (a, b))).collect();
-                Self::graph(n, &links)?
+                let graph = Self::graph(n, &links)?;
+                if points.is_empty() { graph } else { graph.placed(points.clone())? }
             }
-            _ => Self { n, shape: shape.clone() },
+            Shape::Dht(space) => Self::dht(space.bits(), space.keys().to_vec())?,
+            Shape::Grid(_) if n > 0 => Self::grid(n),
+            _ => Self::shaped(n, shape.clone()),
         };
         match read.n {
             0 => Err(TopologyError::Empty),
             n if n > Self::MOST_NODES => Err(TopologyError::TooLarge(n)),
-            _ if read != (Self { n, shape }) => Err(TopologyError::Contradictory),
+            _ if read != (Self { n, shape, points }) => Err(TopologyError::Contradictory),
             _ => Ok(read),
         }
     }
@@ -76,6 +119,10 @@ pub enum TopologyError {
     BadLink(NodeId, NodeId),
     /// Some node cannot be reached.
     Disconnected(NodeId),
+    /// Every node needs a place, or none.
+    BadPlaces(usize),
+    /// Keys must be ascending, all different, and fit into the bits there are.
+    BadKeys,
 }
 
 impl fmt::Display for TopologyError {
@@ -96,6 +143,8 @@ impl fmt::Display for TopologyError {
             }
             Self::BadLink(a, b) => write!(f, "there can be no link from {a} to {b}"),
             Self::Disconnected(node) => write!(f, "{node} cannot be reached from p0"),
+            Self::BadPlaces(many) => write!(f, "there are {many} places, and not one for each"),
+            Self::BadKeys => f.write_str("keys have to ascend, and to fit into their bits"),
         }
     }
 }
@@ -107,12 +156,13 @@ impl Topology {
     pub const MOST_NODES: u32 = 1 << 20;
 
     /// The shapes that [`named`](Self::named) knows, with a word on each.
-    pub const SHAPES: [(&str, &str); 5] = [
+    pub const SHAPES: [(&str, &str); 6] = [
         ("complete", "every node linked with every other"),
         ("ring", "every node sends to the next"),
         ("line", "a straight line, the worst tree"),
         ("star", "node 0 in the middle"),
         ("binary", "a balanced binary tree rooted at node 0"),
+        ("grid", "a square of rows and columns"),
     ];
 
     /// The shape called `name`, of `n` nodes.
@@ -123,38 +173,89 @@ impl Topology {
             "line" => Shape::Line,
             "star" => Shape::Star,
             "binary" => Shape::Binary,
+            "grid" => return Self::sized(n).map(Self::grid),
             _ => return Err(TopologyError::UnknownShape(name.to_owned())),
         };
+        Ok(Self::shaped(Self::sized(n)?, shape))
+    }
+
+    fn shaped(n: u32, shape: Shape) -> Self {
+        Self { n, shape, points: Vec::new() }
+    }
+
+    fn sized(n: u32) -> Result<u32, TopologyError> {
         match n {
             0 => Err(TopologyError::Empty),
-            1..=Self::MOST_NODES => Ok(Self { n, shape }),
+            1..=Self::MOST_NODES => Ok(n),
             _ => Err(TopologyError::TooLarge(n)),
         }
     }
 
+    /// What an algorithm that needs such links runs on if nobody says otherwise.
+    pub fn of(links: Links, n: u32) -> Self {
+        match links {
+            Links::Complete => Self::complete(n),
+            Links::Ring => Self::ring(n),
+            Links::Tree => Self::binary(n),
+            Links::Graph | Links::Space => Self::grid(n),
+            Links::Keys => Self::shaped(n, Shape::Dht(KeySpace::scattered(n))),
+        }
+    }
+
+    /// Whether an algorithm that needs such links can run on it; if not, what it needs.
+    pub fn suits(&self, links: Links) -> Result<(), &'static str> {
+        let (fits, needs) = match links {
+            Links::Complete => (self.is_complete(), "a complete topology"),
+            Links::Ring => {
+                (self.is_complete() || self.shape() == "ring", "a ring or a complete topology")
+            }
+            Links::Tree => (self.is_tree(), "a tree: line, star, binary or tree"),
+            Links::Graph => {
+                (self.shape() != "ring", "links that lead both ways, as in a grid or a tree")
+            }
+            Links::Space => {
+                (self.point(NodeId(0)).is_some(), "nodes with places: grid or geometric")
+            }
+            Links::Keys => (self.key_space().is_some(), "keys: dht"),
+        };
+        if fits { Ok(()) } else { Err(needs) }
+    }
+
     /// Every node linked with every other.
     pub fn complete(n: u32) -> Self {
-        Self { n, shape: Shape::Complete }
+        Self::shaped(n, Shape::Complete)
     }
 
     /// A ring on which each node sends to the next.
     pub fn ring(n: u32) -> Self {
-        Self { n, shape: Shape::Ring }
+        Self::shaped(n, Shape::Ring)
     }
 
     /// Node 0 at one end, node `n` − 1 at the other.
     pub fn line(n: u32) -> Self {
-        Self { n, shape: Shape::Line }
+        Self::shaped(n, Shape::Line)
     }
 
     /// Node 0 in the middle of all others.
     pub fn star(n: u32) -> Self {
-        Self { n, shape: Shape::Star }
+        Self::shaped(n, Shape::Star)
     }
 
     /// A balanced binary tree rooted at node 0.
     pub fn binary(n: u32) -> Self {
-        Self { n, shape: Shape::Binary }
+        Self::shaped(n, Shape::Binary)
+    }
+
+    /// Rows and columns, nearly as many of the ones as of the others.
+    pub fn grid(n: u32) -> Self {
+        let width = (1..).find(|width| width * width >= n).unwrap_or(1);
+        Self::shaped(n, Shape::Grid(width))
+    }
+
+    /// Nodes that own keys of `bits` bits, ascending: node 0 has the first.
+    pub fn dht(bits: u32, keys: Vec<u64>) -> Result<Self, TopologyError> {
+        let n = Self::sized(u32::try_from(keys.len()).unwrap_or(u32::MAX))?;
+        Ok(Self::shaped(n, Shape::Dht(KeySpace::new(bits, keys)?)))
     }
 
     /// A tree rooted at node 0; `parents[i]` is the parent of node `i + 1`.
@@ -164,31 +265,62 @@ impl Topology {
                 return Err(TopologyError::BadParent(child));
             }
         }
-        Ok(Self { n: parents.len() as u32 + 1, shape: Shape::Tree(parents) })
+        Ok(Self::shaped(parents.len() as u32 + 1, Shape::Tree(parents.into())))
     }
 
     /// A connected graph of `n` nodes with the given links, each in both directions.
     pub fn graph(n: u32, links: &[(NodeId, NodeId)]) -> Result<Self, TopologyError> {
-        if n == 0 {
-            return Err(TopologyError::Empty);
-        }
-        if n > Self::MOST_NODES {
-            return Err(TopologyError::TooLarge(n));
-        }
-        let mut neighbors = vec![BTreeSet::new(); n as usize];
+        let n = Self::sized(n)?;
+        let mut neighbors = vec![Vec::new(); n as usize];
         for &(a, b) in links {
             if a == b || a.0 >= n || b.0 >= n {
                 return Err(TopologyError::BadLink(a, b));
             }
-            neighbors[a.index()].insert(b);
-            neighbors[b.index()].insert(a);
+            neighbors[a.index()].push(b);
+            neighbors[b.index()].push(a);
         }
-        let neighbors = neighbors.into_iter().map(|set| set.into_iter().collect()).collect();
-        let graph = Self { n, shape: Shape::Graph(neighbors) };
+        for list in &mut neighbors {
+            list.sort_unstable();
+            list.dedup();
+        }
+        let graph = Self::shaped(n, Shape::Graph(neighbors));
         match graph.distances(NodeId(0)).iter().position(|&d| d == u32::MAX) {
             Some(lost) => Err(TopologyError::Disconnected(NodeId(lost as u32))),
             None => Ok(graph),
         }
+    }
+
+    /// The same graph with a place for each node. Other shapes have no places, or their own.
+    pub fn placed(mut self, places: Vec<Point>) -> Result<Self, TopologyError> {
+        match self.shape {
+            Shape::Graph(_) if places.len() == self.n as usize => {
+                self.points = places;
+                Ok(self)
+            }
+            _ => Err(TopologyError::BadPlaces(places.len())),
+        }
+    }
+
+    /// Where `node` is, if nodes are somewhere.
+    pub fn point(&self, node: NodeId) -> Option<Point> {
+        match &self.shape {
+            Shape::Grid(width) => Some(Point::of_cell(node.0 % width, node.0 / width)),
+            _ => self.points.get(node.index()).copied(),
+        }
+    }
+
+    /// Who owns which keys, if there are keys.
+    pub fn key_space(&self) -> Option<&KeySpace> {
+        match &self.shape {
+            Shape::Dht(space) => Some(space),
+            _ => None,
+        }
+    }
+
+    /// How many links there are, each counted once.
+    pub fn links(&self) -> u64 {
+        let ways: u64 = self.nodes().map(|node| self.neighbors(node).count() as u64).sum();
+        if self.shape() == "ring" { ways } else { ways / 2 }
     }
 
     /// The name of the shape.
@@ -200,7 +332,9 @@ impl Topology {
             Shape::Star => "star",
             Shape::Binary => "binary",
             Shape::Tree(_) => "tree",
+            Shape::Grid(_) => "grid",
             Shape::Graph(_) => "graph",
+            Shape::Dht(_) => "dht",
         }
     }
 
@@ -221,49 +355,55 @@ impl Topology {
 
     /// Whether every node has a link with every other.
     pub fn is_complete(&self) -> bool {
-        matches!(self.shape, Shape::Complete) || self.n <= 1
+        // Whoever knows somebody's key knows how to reach it.
+        matches!(self.shape, Shape::Complete | Shape::Dht(_)) || self.n <= 1
     }
 
     /// Whether the links form a tree.
     pub fn is_tree(&self) -> bool {
         match &self.shape {
             Shape::Line | Shape::Star | Shape::Binary | Shape::Tree(_) => true,
-            Shape::Complete | Shape::Ring | Shape::Graph(_) => self.n <= 1,
+            Shape::Graph(neighbors) => {
+                let ways: usize = neighbors.iter().map(Vec::len).sum();
+                ways == 2 * (neighbors.len() - 1)
+            }
+            Shape::Complete | Shape::Ring | Shape::Grid(_) | Shape::Dht(_) => self.n <= 1,
         }
     }
 
     /// The nodes that `node` can send to, ascending.
     pub fn neighbors(&self, node: NodeId) -> impl Iterator<Item = NodeId> + use<'_> {
         let (NodeId(me), n) = (node, self.n);
-        let (range, listed): (_, &[NodeId]) = match &self.shape {
-            Shape::Complete => (0..n, &[]),
+        let nobody: &[NodeId] = &[];
+        let (few, range, listed) = match &self.shape {
+            Shape::Complete | Shape::Dht(_) => ([None; 4], 0..n, nobody),
             Shape::Ring => {
                 let next = (me + 1) % n;
-                (next..next + 1, &[])
+                ([None; 4], next..next + 1, nobody)
             }
-            Shape::Line => (me.saturating_sub(1)..(me + 2).min(n), &[]),
-            Shape::Star if me == 0 => (1..n, &[]),
-            Shape::Star => (0..1, &[]),
-            Shape::Binary => ((2 * me + 1).min(n)..(2 * me + 3).min(n), &[]),
-            Shape::Tree(_) => (me + 1..n, &[]),
-            Shape::Graph(neighbors) => (0..0, &neighbors[node.index()]),
+            Shape::Line => ([None; 4], me.saturating_sub(1)..(me + 2).min(n), nobody),
+            Shape::Star if me == 0 => ([None; 4], 1..n, nobody),
+            Shape::Star => ([None; 4], 0..1, nobody),
+            Shape::Binary => {
+                let up = [self.parent(node), None, None, None];
+                (up, (2 * me + 1).min(n)..(2 * me + 3).min(n), nobody)
+            }
+            &Shape::Grid(width) => (space::beside(node, width, n), 0..0, nobody),
+            Shape::Tree(tree) => {
+                ([self.parent(node), None, None, None], 0..0, &tree.children[node.index()][..])
+            }
+            Shape::Graph(neighbors) => ([None; 4], 0..0, &neighbors[node.index()][..]),
         };
-        let up = match self.shape {
-            Shape::Binary | Shape::Tree(_) => self.parent(node),
-            _ => None,
-        };
-        let own_child = move |&other: &NodeId| match &self.shape {
-            Shape::Tree(parents) => parents[other.index() - 1] == node,
-            _ => other != node,
-        };
-        up.into_iter().chain(range.map(NodeId).filter(own_child)).chain(listed.iter().copied())
+        let range = range.map(NodeId).filter(move |&other| other != node);
+        few.into_iter().flatten().chain(range).chain(listed.iter().copied())
     }
 
     /// Whether `from` can send to `to`.
     pub fn linked(&self, from: NodeId, to: NodeId) -> bool {
         match &self.shape {
-            Shape::Complete => from != to,
+            Shape::Complete | Shape::Dht(_) => from != to,
             Shape::Ring => self.successor(from) == to,
+            &Shape::Grid(width) => space::beside(from, width, self.n).contains(&Some(to)),
             Shape::Graph(neighbors) => neighbors[from.index()].binary_search(&to).is_ok(),
             _ => self.parent(from) == Some(to) || self.parent(to) == Some(from),
         }
@@ -283,8 +423,8 @@ impl Topology {
             Shape::Line => Some(NodeId(node.0 - 1)),
             Shape::Star => Some(NodeId(0)),
             Shape::Binary => Some(NodeId((node.0 - 1) / 2)),
-            Shape::Tree(parents) => Some(parents[node.index() - 1]),
-            Shape::Complete | Shape::Ring | Shape::Graph(_) => None,
+            Shape::Tree(tree) => Some(tree.parents[node.index() - 1]),
+            _ => None,
         }
     }
 
@@ -328,89 +468,5 @@ impl Topology {
 impl fmt::Display for Topology {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {}", self.shape(), self.n)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn neighbors(topology: &Topology, node: u32) -> Vec<u32> {
-        topology.neighbors(NodeId(node)).map(|node| node.0).collect()
-    }
-
-    #[test]
-    fn shapes_have_the_neighbours_one_expects() {
-        assert_eq!(neighbors(&Topology::complete(4), 1), [0, 2, 3]);
-        assert_eq!(neighbors(&Topology::ring(4), 3), [0]);
-        assert_eq!(neighbors(&Topology::line(4), 0), [1]);
-        assert_eq!(neighbors(&Topology::line(4), 2), [1, 3]);
-        assert_eq!(neighbors(&Topology::star(4), 0), [1, 2, 3]);
-        assert_eq!(neighbors(&Topology::star(4), 3), [0]);
-        assert_eq!(neighbors(&Topology::binary(6), 2), [0, 5]);
-        let tree = Topology::tree([0, 0, 2, 2].map(NodeId).to_vec()).unwrap();
-        assert_eq!(neighbors(&tree, 2), [0, 3, 4]);
-        let graph = Topology::graph(3, &[(NodeId(0), NodeId(2)), (NodeId(2), NodeId(1))]).unwrap();
-        assert_eq!(neighbors(&graph, 2), [0, 1]);
-    }
-
-    #[test]
-    fn links_are_those_between_neighbours() {
-        let tree = Topology::tree([0, 0, 2, 2].map(NodeId).to_vec()).unwrap();
-        let graph = Topology::graph(3, &[(NodeId(0), NodeId(2)), (NodeId(2), NodeId(1))]).unwrap();
-        let shapes = [Topology::complete(5), Topology::ring(5), Topology::binary(7), tree, graph];
-        for shape in shapes.iter().chain(&[Topology::line(5), Topology::star(5)]) {
-            for a in shape.nodes() {
-                let linked = shape.nodes().filter(|&b| a != b && shape.linked(a, b));
-                assert!(linked.eq(shape.neighbors(a)), "{shape} at {a}");
-            }
-        }
-    }
-
-    #[test]
-    fn next_hops_lead_along_the_tree() {
-        for tree in [Topology::line(9), Topology::star(9), Topology::binary(9)] {
-            for from in tree.nodes() {
-                let distances = tree.distances(from);
-                for to in tree.nodes() {
-                    let (mut at, mut hops) = (from, 0);
-                    while let Some(next) = tree.next_hop(at, to) {
-                        assert!(tree.linked(at, next));
-                        (at, hops) = (next, hops + 1);
-                    }
-                    assert_eq!((at, hops), (to, distances[to.index()]));
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn impossible_topologies_are_refused() {
-        assert_eq!(Topology::named("ring", 0), Err(TopologyError::Empty));
-        let many = Topology::MOST_NODES + 1;
-        assert_eq!(Topology::named("ring", many), Err(TopologyError::TooLarge(many)));
-        assert!(Topology::named("torus", 3).unwrap_err().to_string().contains("complete, ring"));
-        assert_eq!(Topology::tree(vec![NodeId(1)]), Err(TopologyError::BadParent(NodeId(1))));
-        let lonely = Topology::graph(3, &[(NodeId(0), NodeId(1))]);
-        assert_eq!(lonely, Err(TopologyError::Disconnected(NodeId(2))));
-        let loose = Topology::graph(2, &[(NodeId(0), NodeId(7))]);
-        assert_eq!(loose, Err(TopologyError::BadLink(NodeId(0), NodeId(7))));
-    }
-
-    #[test]
-    fn what_is_read_is_checked() {
-        let read = |n, shape| Topology::try_from(Written { n, shape });
-        let parents = |ids: &[u32]| Shape::Tree(ids.iter().copied().map(NodeId).collect());
-        assert_eq!(read(3, parents(&[0, 1])), Topology::tree(vec![NodeId(0), NodeId(1)]));
-        assert_eq!(read(3, parents(&[5, 9])), Err(TopologyError::BadParent(NodeId(1))));
-        assert_eq!(read(4, parents(&[0, 1])), Err(TopologyError::Contradictory));
-        assert_eq!(read(0, Shape::Ring), Err(TopologyError::Empty));
-        assert_eq!(read(u32::MAX, Shape::Line), Err(TopologyError::TooLarge(u32::MAX)));
-        let pair = Shape::Graph(vec![vec![NodeId(1)], vec![NodeId(0)]]);
-        assert_eq!(read(2, pair), Topology::graph(2, &[(NodeId(0), NodeId(1))]));
-        let one_way = Shape::Graph(vec![vec![NodeId(1)], vec![]]);
-        assert_eq!(read(2, one_way), Err(TopologyError::Contradictory));
-        let loose = Shape::Graph(vec![vec![NodeId(7)], vec![]]);
-        assert_eq!(read(2, loose), Err(TopologyError::BadLink(NodeId(0), NodeId(7))));
     }
 }

@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use conclave_protocol::{
-    Channels, Effect, Effects, Marked, NodeId, Protocol, Time, Topology, label,
+    Channels, Effect, Effects, Marked, NodeId, Protocol, Ranks, Time, Topology, label,
 };
 use serde::Serialize;
 
 use crate::course::{Course, Message};
 use crate::delay::Medium;
-use crate::{Calendar, Class, Event, Key, Owner, Record, Rng, RunSpec, Stats, Trace, Tracing};
+use crate::{
+    Beliefs, Calendar, Class, Event, Key, Owner, Record, Rng, RunSpec, Stats, Trace, Tracing,
+};
 
 /// Everything that is not at a node.
 pub(crate) struct Environment<P: Protocol> {
@@ -39,6 +41,7 @@ pub(crate) struct Environment<P: Protocol> {
     pub(crate) tracing: Tracing,
     pub(crate) trace: Trace,
     pub(crate) stats: Stats,
+    pub(crate) beliefs: Beliefs,
     pub(crate) detector: Option<Duration>,
     linger: Option<Duration>,
     /// Requests not yet made or served at nodes that are up, and faults to come; `None` if there
@@ -94,6 +97,7 @@ impl<P: Protocol> Environment<P> {
             tracing: spec.tracing,
             trace: Trace { nodes: n, ..Trace::default() },
             stats: Stats::default(),
+            beliefs: Beliefs::new(Ranks::new(&spec.setup.attributes)),
             detector: spec.detector,
             linger: spec.linger,
             open: Some(spec.faults.plan.len() as u64),

@@ -7,6 +7,7 @@
 //! The simulator knows algorithms only through [`Protocol`](conclave_protocol::Protocol) and the
 //! [`Mark`](conclave_protocol::Mark)s of their requests and notices.
 
+mod beliefs;
 mod costs;
 mod course;
 mod delay;
@@ -17,11 +18,13 @@ mod properties;
 mod queue;
 mod records;
 mod rng;
+mod shapes;
 mod spec;
 mod trace;
 mod workload;
 mod world;
 
+pub use beliefs::Beliefs;
 pub use costs::{Costs, EntryCost, Percentiles};
 pub use delay::{Delay, Delays, SlowLink};
 pub use faults::{Action, Faults, Happening, Rate};
@@ -30,6 +33,7 @@ pub use properties::{Limits as JudgeLimits, Verdict, judge, judgeable};
 pub use queue::{Calendar, Class, Key};
 pub use records::Records;
 pub use rng::{Rng, Spread};
+pub use shapes::{DRAWN, shape};
 pub use spec::{Beyond, RunSpec, SpecError, Tracing};
 pub use trace::{Event, Owner, Record, Trace};
 pub use workload::{Arrivals, Ask, Workload};

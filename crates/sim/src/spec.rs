@@ -1,8 +1,7 @@
 use std::time::Duration;
 
 use conclave_protocol::{
-    Channels, Crashes, Decision, Detector, Info, Links, NodeId, Setup, Time, Timing, Topology,
-    Unfit, What,
+    Channels, Crashes, Decision, Detector, Info, NodeId, Setup, Time, Timing, Topology, Unfit, What,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -256,15 +255,7 @@ impl RunSpec {
             return Err(SpecError::BadMatrix { nodes: n });
         }
         let topology = &self.setup.topology;
-        let needs = match info.model.links {
-            Links::Complete if !topology.is_complete() => "a complete topology",
-            Links::Ring if !(topology.is_complete() || topology.shape() == "ring") => {
-                "a ring or a complete topology"
-            }
-            Links::Tree if !topology.is_tree() => "a tree: line, star or binary",
-            _ => "",
-        };
-        if !needs.is_empty() {
+        if let Err(needs) = topology.suits(info.model.links) {
             let (algorithm, shape) = (info.id, topology.shape());
             return Err(SpecError::WrongTopology { algorithm, needs, shape });
         }

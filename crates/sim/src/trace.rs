@@ -394,13 +394,6 @@ impl Trace {
         self.labels.get(usize::from(label)).map_or("?", AsRef::as_ref)
     }
 
-    /// The group that a node is in when the run ends; all are in one while the network is whole.
-    pub fn group_at_end(&self, node: NodeId) -> u32 {
-        let Some((&apart, groups)) = self.partitions.last_key_value() else { return 0 };
-        let healed = self.records.iter_from(apart).any(|record| record.kind == Kind::Heal);
-        if healed { 0 } else { groups[node.index()] }
-    }
-
     /// The vector clock of each event, the oracle for causality.
     pub fn vector_clocks(&self) -> Vec<VectorClock> {
         let mut clocks = vec![VectorClock::new(self.nodes as usize); self.nodes as usize];

@@ -6,7 +6,9 @@ use serde::Serialize;
 
 use crate::environment::{Environment, Local, Outside, Pending, json, skewed};
 use crate::workload::Agenda;
-use crate::{Action, Class, Event, Faults, Owner, Record, Rng, RunSpec, SpecError, Trace, Tracing};
+use crate::{
+    Action, Beliefs, Class, Event, Faults, Owner, Record, Rng, RunSpec, SpecError, Trace, Tracing,
+};
 
 mod follow;
 #[cfg(test)]
@@ -49,6 +51,8 @@ pub struct Outcome {
     pub trace: Trace,
     /// Counts.
     pub stats: Stats,
+    /// Who took whom for the leader in the end.
+    pub beliefs: Beliefs,
     /// Why it ended.
     pub end: End,
     /// When it ended.
@@ -185,8 +189,9 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
 
     fn over(self, end: End) -> Outcome {
         let stats = self.stats();
-        let Environment { trace, now, .. } = self.environment;
-        Outcome { trace, stats, end, at: now }
+        let live = self.nodes.iter().map(|node| node.state.is_some()).collect();
+        let Environment { trace, beliefs, groups, now, .. } = self.environment;
+        Outcome { trace, stats, beliefs: beliefs.at_end(live, groups), end, at: now }
     }
 
     /// Carries out the next event. Returns why there is none, when there is none.
@@ -387,6 +392,7 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
         node.local.timers.clear();
         node.local.ask = None;
         node.client = C::default();
+        self.environment.beliefs.forget(id);
         let outstanding = u64::from(std::mem::take(&mut node.local.outstanding));
         let lost = self.agenda.remaining(id).map(|remaining| remaining + outstanding);
         self.environment.open = self.environment.open.zip(lost).map(|(open, lost)| open - lost);
@@ -502,11 +508,15 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
 
     /// Tells the application what its node has to say, and asks what it will do now.
     fn tell(&mut self, id: NodeId) {
+        let nodes = self.nodes.len();
         let Node { client, local, .. } = &mut self.nodes[id.index()];
         let mut notices = std::mem::take(&mut self.environment.notices);
         for notice in notices.drain(..) {
             match notice.mark() {
                 Mark::Entered { .. } => self.environment.stats.entered += 1,
+                Mark::Follows { leader, epoch } => {
+                    self.environment.beliefs.follow(id, nodes, leader, epoch);
+                }
                 Mark::Lost if std::mem::take(&mut local.outstanding) => self.environment.close(),
                 _ => {}
             }

@@ -44,8 +44,8 @@
 use std::time::Duration;
 
 use conclave_protocol::{
-    Crashes, Ctx, Detector, Entry, Info, Model, NodeId, NodeSet, Opt, Property, Protocol, Setup,
-    Stamp, Timing, Unfit,
+    Crashes, Ctx, Detector, Entry, Info, Model, NodeId, NodeSet, Opt, Property, Protocol, Ranks,
+    Setup, Stamp, Timing, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
@@ -73,8 +73,9 @@ enum Phase {
 }
 
 /// The time-outs, and who is asked.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Config {
+    ranks: Ranks,
     answer: Duration,
     outcome: Duration,
     /// Rule 1 spares itself the nodes that are suspected.
@@ -159,7 +160,8 @@ fn config(setup: &Setup) -> Result<Config, Unfit> {
         Some(percent) => setup.delay * percent / 100,
         None => setup.delay * 2 + setup.processing,
     };
-    Ok(Config { answer, outcome: answer + setup.delay * 3, known_dead })
+    let ranks = setup.ranks()?;
+    Ok(Config { ranks, answer, outcome: answer + setup.delay * 3, known_dead })
 }
 
 impl Protocol for Bully {
@@ -192,7 +194,7 @@ impl Protocol for Bully {
         match msg {
             Msg::Election { epoch } => {
                 self.observe(epoch, ctx);
-                if from >= ctx.me {
+                if Self::is_above(from, ctx) {
                     return;
                 }
                 match self.in_office(ctx.me) {
@@ -222,7 +224,7 @@ impl Protocol for Bully {
                 } else {
                     self.follow(epoch, ctx);
                 }
-                if from < ctx.me {
+                if !Self::is_above(from, ctx) {
                     self.campaign(ctx);
                 }
             }
@@ -248,7 +250,11 @@ impl Protocol for Bully {
 
     fn on_restore(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
         self.suspected.remove(peer);
-        if ctx.config.known_dead && self.leader.is_some_and(|term| term.node < peer) {
+        if ctx.config.known_dead
+            && self
+                .leader
+                .is_some_and(|term| ctx.config.ranks.of(term.node) < ctx.config.ranks.of(peer))
+        {
             self.campaign(ctx);
         }
     }
@@ -260,9 +266,8 @@ impl Bully {
             return;
         }
         let spared = |peer: &NodeId| ctx.config.known_dead && self.suspected.contains(*peer);
-        let me = ctx.me;
-        let asked: Vec<NodeId> =
-            ctx.peers().filter(|&peer| peer > me).filter(|peer| !spared(peer)).collect();
+        let above = ctx.peers().filter(|&peer| Self::is_above(peer, ctx));
+        let asked: Vec<NodeId> = above.filter(|peer| !spared(peer)).collect();
         if asked.is_empty() {
             self.win(ctx);
             return;
@@ -276,8 +281,8 @@ impl Bully {
         self.observe(self.counter + 1, ctx);
         let epoch = Stamp { time: self.counter, node: ctx.me };
         self.follow(epoch, ctx);
-        let me = ctx.me;
-        ctx.multicast(ctx.peers().filter(|&peer| peer < me), Msg::Coordinator { epoch });
+        let below: Vec<NodeId> = ctx.peers().filter(|&peer| !Self::is_above(peer, ctx)).collect();
+        ctx.multicast(below, Msg::Coordinator { epoch });
     }
 
     fn follow(&mut self, epoch: Stamp, ctx: &mut Ctx<Self>) {
@@ -288,6 +293,11 @@ impl Bully {
             self.leader = Some(epoch);
             ctx.notify(Notice::Elected { leader: epoch.node, epoch: epoch.token() });
         }
+    }
+
+    /// Whether `peer` is the better leader.
+    fn is_above(peer: NodeId, ctx: &Ctx<Self>) -> bool {
+        ctx.config.ranks.of(peer) > ctx.config.ranks.of(ctx.me)
     }
 
     /// The term in which this node leads, if it does and is not in an election.

@@ -38,16 +38,18 @@ pub(crate) fn ring(n: u32) -> Setup {
     Setup::new(Topology::ring(n))
 }
 
-/// A topology of `n` nodes that suits the algorithm; for trees, a different shape by seed.
+/// A topology of `n` nodes that suits the algorithm, of a different shape by seed where it may.
 pub(crate) fn topology<P: Protocol>(entry: &Entry<P>, n: u32, seed: u64) -> Topology {
-    match entry.info.model.links {
-        Links::Complete => Topology::complete(n),
-        Links::Ring => Topology::ring(n),
-        Links::Tree => {
-            let shapes = [Topology::line(n), Topology::star(n), Topology::binary(n)];
-            shapes[seed as usize % 3].clone()
-        }
-    }
+    let links = entry.info.model.links;
+    let names: &[&str] = match links {
+        Links::Tree => &["line", "star", "binary", "tree"],
+        Links::Graph => &["grid", "geometric", "tree", "complete", "star"],
+        Links::Space => &["grid", "geometric", "geometric3"],
+        Links::Keys => &["dht"],
+        Links::Complete | Links::Ring => return Topology::of(links, n),
+    };
+    let name = names[seed as usize % names.len()];
+    conclave_sim::shape(name, n, seed).expect("there is such a shape")
 }
 
 /// How many may be inside at once: the option `units`, where an algorithm has it.

@@ -96,7 +96,7 @@ impl Worker<'_> {
                 .iter()
                 .all(|&node| opinion(node).follows.is_some_and(|leader| up >> leader.0 & 1 == 1)),
             Property::BestLeads => live.iter().all(|&node| {
-                let best = live.last().map(|best| NodeId(*best as u32));
+                let best = self.shape.ranks.best(live.iter().map(|node| NodeId(*node as u32)));
                 opinion(node).follows.is_none_or(|leader| Some(leader) == best)
             }),
             Property::Completeness => {

@@ -142,6 +142,9 @@ pub(crate) fn in_short(model: &Model) -> String {
         Links::Complete => None,
         Links::Ring => Some("ring"),
         Links::Tree => Some("tree"),
+        Links::Graph => Some("graph"),
+        Links::Space => Some("space"),
+        Links::Keys => Some("keys"),
     });
     words.extend(match model.timing {
         Timing::Asynchronous => None,
@@ -197,6 +200,9 @@ pub(crate) fn in_words(model: &Model) -> Vec<&'static str> {
         Links::Complete => "Every node has a link with every other.",
         Links::Ring => "Nodes send along a ring, each to the next.",
         Links::Tree => "Nodes send along the edges of a tree.",
+        Links::Graph => "Nodes send along the edges of a connected graph.",
+        Links::Space => "Nodes have places, and send along the edges of a connected graph.",
+        Links::Keys => "Nodes own keys of a ring, and find their way to the owner of any key.",
     });
     words
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use conclave_protocol::{Links, Mark, Model, Mutant, Setup, Time, Topology};
 
 use super::*;
-use crate::{End, Event, Owner, Record, RunSpec, Stats, Trace};
+use crate::{Beliefs, End, Event, Owner, Record, RunSpec, Stats, Trace};
 
 const ASK: Event = Event::Request(Mark::Asked);
 const LEAVE: Event = Event::Request(Mark::Left);
@@ -36,7 +36,23 @@ fn at(t: u32) -> Time {
 fn run(end: End, until: u32, events: &[(u32, u32, Event)]) -> Outcome {
     let records = events.iter().map(|&(t, node, event)| Record::new(at(t), NodeId(node), 0, event));
     let trace = Trace { nodes: 3, records: records.collect(), ..Trace::default() };
-    Outcome { trace, stats: Stats::default(), end, at: at(until) }
+    let mut live = vec![true; 3];
+    let mut beliefs = Beliefs::default();
+    for &(_, node, event) in events {
+        match event {
+            Event::Notice(Mark::Follows { leader, epoch }) => {
+                beliefs.follow(NodeId(node), 3, leader, epoch);
+            }
+            Event::Crash => {
+                live[node as usize] = false;
+                beliefs.forget(NodeId(node));
+            }
+            Event::Recover => live[node as usize] = true,
+            _ => {}
+        }
+    }
+    let beliefs = beliefs.at_end(live, None);
+    Outcome { trace, stats: Stats::default(), beliefs, end, at: at(until) }
 }
 
 /// With patience for ten units.
@@ -171,16 +187,11 @@ fn leaders_are_counted_by_group() {
     let both = [(0, 0, follow(0, 1)), (0, 2, follow(2, 2)), (0, 1, follow(2, 2))];
     let mut whole = run(End::Quiet, 9, &both);
     broken(Property::OneLeader, &whole, "p0 and p2 each take themselves for the leader");
-    let mut apart = vec![(0, 0, Event::Partition)];
-    apart.extend(both);
-    let split = |events: &[_]| {
-        let mut outcome = run(End::Quiet, 9, events);
-        outcome.trace.partitions.insert(0, Box::new([0, 1, 1]));
-        outcome
-    };
-    held(Property::OneLeader, &split(&apart));
-    apart.push((5, 0, Event::Heal));
-    broken(Property::OneLeader, &split(&apart), "p0 and p2");
+    let mut split = whole.clone();
+    split.beliefs = split.beliefs.at_end(vec![true; 3], Some(vec![0, 1, 1]));
+    held(Property::OneLeader, &split);
+    split.beliefs = split.beliefs.at_end(vec![true; 3], Some(vec![0, 1, 0]));
+    broken(Property::OneLeader, &split, "p0 and p2");
     whole.end = End::TimeLimit;
     undecided(Property::OneLeader, &whole);
     whole.at = at(11);

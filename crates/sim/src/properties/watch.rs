@@ -8,35 +8,6 @@ use conclave_protocol::{Mark, NodeId, Time};
 use super::{Verdict, last, names, open, violated};
 use crate::{End, Event, Outcome, Trace};
 
-/// What live nodes believe at the end of a run.
-struct Beliefs {
-    leader: BTreeMap<NodeId, (NodeId, u64)>,
-    live: BTreeSet<NodeId>,
-}
-
-impl Beliefs {
-    fn of(trace: &Trace) -> Self {
-        let mut leader = BTreeMap::new();
-        let mut live: BTreeSet<NodeId> = (0..trace.nodes).map(NodeId).collect();
-        for record in &trace.records {
-            match record.event() {
-                Event::Notice(Mark::Follows { leader: who, epoch }) => {
-                    leader.insert(record.node, (who, epoch));
-                }
-                Event::Crash => {
-                    live.remove(&record.node);
-                    leader.remove(&record.node);
-                }
-                Event::Recover | Event::RecoverEmpty => {
-                    live.insert(record.node);
-                }
-                _ => {}
-            }
-        }
-        Self { leader, live }
-    }
-}
-
 /// Whether the run says anything about a system at rest: it came to rest by itself, or was left
 /// alone for longer than anything takes.
 fn at_rest(outcome: &Outcome, patience: Duration) -> Option<Verdict> {
@@ -54,11 +25,9 @@ pub(super) fn one_leader(outcome: &Outcome, patience: Duration) -> Verdict {
     if let Some(open) = at_rest(outcome, patience) {
         return open;
     }
-    let beliefs = Beliefs::of(&outcome.trace);
-    let own = beliefs.leader.iter().filter(|(node, (leader, _))| *node == leader);
     let mut of_group: BTreeMap<u32, Vec<NodeId>> = BTreeMap::new();
-    for (&node, _) in own {
-        of_group.entry(outcome.trace.group_at_end(node)).or_default().push(node);
+    for node in outcome.beliefs.leaders() {
+        of_group.entry(outcome.beliefs.group(node)).or_default().push(node);
     }
     match of_group.into_values().find(|leaders| leaders.len() > 1) {
         Some(leaders) => {
@@ -87,11 +56,10 @@ pub(super) fn leader_known(outcome: &Outcome, patience: Duration) -> Verdict {
     if let Some(open) = at_rest(outcome, patience) {
         return open;
     }
-    let beliefs = Beliefs::of(&outcome.trace);
-    let knows = |node: &NodeId| {
-        beliefs.leader.get(node).is_some_and(|(leader, _)| beliefs.live.contains(leader))
-    };
-    let lost: Vec<NodeId> = beliefs.live.iter().copied().filter(|node| !knows(node)).collect();
+    let beliefs = &outcome.beliefs;
+    let knows =
+        |node: &NodeId| beliefs.leader_of(*node).is_some_and(|(leader, _)| beliefs.is_live(leader));
+    let lost: Vec<NodeId> = beliefs.live().filter(|node| !knows(node)).collect();
     if lost.is_empty() {
         return Verdict::Held;
     }
@@ -102,12 +70,10 @@ pub(super) fn best_leads(outcome: &Outcome, patience: Duration) -> Verdict {
     if let Some(open) = at_rest(outcome, patience) {
         return open;
     }
-    let beliefs = Beliefs::of(&outcome.trace);
-    let Some(&best) = beliefs.live.last() else { return Verdict::Held };
-    let wrong = |(leader, _): &&(NodeId, u64)| *leader != best;
-    match beliefs.leader.values().find(wrong) {
+    let Some(best) = outcome.beliefs.best() else { return Verdict::Held };
+    match outcome.beliefs.followers().find(|&(_, leader, _)| leader != best) {
         None => Verdict::Held,
-        Some((leader, _)) => violated(
+        Some((_, leader, _)) => violated(
             last(outcome),
             format!("{leader} is taken for the leader, and {best} is the best live node"),
         ),

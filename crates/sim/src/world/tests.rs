@@ -203,12 +203,12 @@ fn resends_are_nobodys() {
 }
 
 #[test]
-fn a_partition_leaves_its_groups_in_the_trace() {
+fn a_partition_leaves_its_groups_behind() {
     let groups = vec![vec![NodeId(1), NodeId(2)]];
     let apart = Faults::none().with(at(1), Action::Partition(groups));
-    let split = simulate(&spec(apart.clone())).trace;
-    let group = |node| split.group_at_end(NodeId(node));
+    let split = simulate(&spec(apart.clone())).beliefs;
+    let group = |node| split.group(NodeId(node));
     assert!(group(1) == group(2) && group(0) != group(1));
-    let whole = simulate(&spec(apart.with(at(2), Action::Heal))).trace;
-    assert_eq!(whole.group_at_end(NodeId(0)), whole.group_at_end(NodeId(1)));
+    let whole = simulate(&spec(apart.with(at(2), Action::Heal))).beliefs;
+    assert_eq!(whole.group(NodeId(0)), whole.group(NodeId(1)));
 }

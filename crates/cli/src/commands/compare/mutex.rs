@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conclave_protocol::{Info, Links, NodeId, Setup, Topology};
+use conclave_protocol::{Info, NodeId, Setup, Topology};
 use conclave_sim::{Arrivals, Ask, Costs, Outcome, RunSpec, Spread, Tracing, Workload};
 use serde::Serialize;
 
@@ -112,11 +112,7 @@ pub(super) fn measure(info: &'static Info, nodes: u32, seeds: u64) -> Size {
 
 /// What the algorithm wants, and a binary tree where it wants a tree.
 pub(super) fn topology(info: &Info, nodes: u32) -> Topology {
-    match info.model.links {
-        Links::Complete => Topology::complete(nodes),
-        Links::Ring => Topology::ring(nodes),
-        Links::Tree => Topology::binary(nodes),
-    }
+    Topology::of(info.model.links, nodes)
 }
 
 struct System {
