@@ -48,8 +48,9 @@ pub struct SpecArgs {
     #[arg(help_heading = "System")]
     pub seed: u64,
 
-    /// How long messages take: unit, const:1ms, uniform:0.5ms..1.5ms, exp:1ms, serial:1ms (one at
-    /// a time) or matrix:FILE
+    /// How long messages take: unit, const:1ms, uniform:0.5ms..1.5ms, exp:1ms,
+    /// settling:1ms:2ms:100ms (exp:1ms, but 2ms at most after 100ms), serial:1ms (one at a time) or
+    /// matrix:FILE
     #[arg(long, value_name = "MODEL", env = "CONCLAVE_DELAY", help_heading = "Network")]
     pub delay: Option<DelayArg>,
     /// A link slower or faster than that, for good or for a while: '1->0:10ms@2ms..5ms'
@@ -336,6 +337,11 @@ impl SpecArgs {
                 Delay::Uniform(least, most.max(least))
             }
             Some(DelayArg::Exponential(mean)) => Delay::Exponential(mean.with(unit)),
+            Some(DelayArg::Settling { mean, bound, at }) => Delay::Settling {
+                mean: mean.with(unit),
+                bound: bound.with(unit),
+                at: Time::ZERO + at.with(unit),
+            },
             Some(DelayArg::Serial(each)) => Delay::Serial(each.with(unit)),
             Some(DelayArg::Matrix(file)) => read_matrix(Path::new(file), unit, n)?,
         })

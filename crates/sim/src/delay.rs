@@ -15,6 +15,16 @@ pub enum Delay {
     Uniform(Duration, Duration),
     /// Memoryless, with this mean; no upper bound.
     Exponential(Duration),
+    /// Partly synchronous: memoryless with this mean at first, and bounded in the end. No message
+    /// sent after `at` takes longer than `bound`, and those sent before arrive by `at + bound`.
+    Settling {
+        /// The mean.
+        mean: Duration,
+        /// The bound that holds in the end.
+        bound: Duration,
+        /// From when on.
+        at: Time,
+    },
     /// A fixed time for each pair of nodes: row the sender, column the receiver.
     Matrix(Vec<Vec<Duration>>),
     /// A medium that carries one message at a time, each for this long.
@@ -64,7 +74,7 @@ impl Delays {
             Delay::Constant(delay) => *delay,
             Delay::Uniform(_, most) => *most,
             Delay::Matrix(rows) => rows.iter().flatten().max().copied().unwrap_or_default(),
-            Delay::Exponential(_) | Delay::Serial(_) => return None,
+            Delay::Exponential(_) | Delay::Settling { .. } | Delay::Serial(_) => return None,
         };
         Some(self.links.iter().map(|link| link.delay).fold(model, Duration::max))
     }
@@ -72,7 +82,7 @@ impl Delays {
     /// About how far ahead arrivals lie, for sizing the calendar.
     pub(crate) fn typical(&self) -> Duration {
         self.bound().unwrap_or(match &self.model {
-            Delay::Exponential(mean) => *mean * 4,
+            Delay::Exponential(mean) | Delay::Settling { mean, .. } => *mean * 4,
             Delay::Serial(each) => *each * 16,
             _ => Duration::from_millis(1),
         })
@@ -80,7 +90,11 @@ impl Delays {
 
     /// Whether two messages on the same link can never overtake each other.
     pub(crate) fn keeps_order(&self) -> bool {
-        self.links.is_empty() && !matches!(self.model, Delay::Uniform(..) | Delay::Exponential(_))
+        let by_chance = matches!(
+            self.model,
+            Delay::Uniform(..) | Delay::Exponential(_) | Delay::Settling { .. }
+        );
+        self.links.is_empty() && !by_chance
     }
 }
 
@@ -139,11 +153,38 @@ impl Medium {
             Delay::Exponential(mean) => {
                 now + Duration::from_nanos(rng.exponential(mean.as_nanos() as u64))
             }
+            Delay::Settling { mean, bound, at } => {
+                let free = now + Duration::from_nanos(rng.exponential(mean.as_nanos() as u64));
+                free.min(now.max(*at) + *bound)
+            }
             Delay::Matrix(rows) => now + rows[from.index()][to.index()],
             Delay::Serial(each) => {
                 self.free = self.free.max(now) + *each;
                 self.free
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_that_settle_are_bounded_from_then_on() {
+        let unit = Duration::from_millis(1);
+        let at = |t: u32| Time::ZERO + unit * t;
+        let delays = Delay::Settling { mean: unit * 10, bound: unit * 2, at: at(100) };
+        let (mut medium, mut rng) = (Medium::new(delays.into()), Rng::new(1));
+        let (mut longest, mut cut) = (Duration::ZERO, 0);
+        for t in (0..200).cycle().take(10_000) {
+            let arrival = medium.arrival(NodeId(0), NodeId(1), at(t), &mut rng);
+            assert!(arrival <= at(t.max(100) + 2), "{t}: {arrival:?}");
+            longest = longest.max(arrival - at(t));
+            cut += u32::from(arrival == at(t.max(100) + 2));
+        }
+        assert!(longest > unit * 40, "not bounded before: {longest:?}");
+        // Of those after, exp(−2/10) are; of those before, few.
+        assert!((3_500..6_000).contains(&cut), "{cut}");
     }
 }

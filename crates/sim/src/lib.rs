@@ -1,8 +1,8 @@
 //! A deterministic simulator: the same arguments and seed give the same run, on any machine.
 //!
 //! Read [`RunSpec`] for what can be asked of a run, [`run()`] for how to get one, then [`Trace`].
-//! Everything said about a run afterwards — its [`Costs`], whether a [property](judge) held — is
-//! a function of its trace.
+//! Everything said about a run afterwards — its [`Costs`], the [`Quality`] of a failure detector,
+//! whether a [property](judge) held — is a function of its trace.
 //!
 //! The simulator knows algorithms only through [`Protocol`](conclave_protocol::Protocol) and the
 //! [`Mark`](conclave_protocol::Mark)s of their requests and notices.
@@ -15,6 +15,7 @@ mod environment;
 mod faults;
 mod file;
 mod properties;
+mod quality;
 mod queue;
 mod records;
 mod rng;
@@ -30,6 +31,7 @@ pub use delay::{Delay, Delays, SlowLink};
 pub use faults::{Action, Faults, Happening, Rate};
 pub use file::{FileEvent, Finding, Replay, TraceError, TraceFile, VERSION, replay};
 pub use properties::{Limits as JudgeLimits, Verdict, judge, judgeable};
+pub use quality::{Detection, Mistake, Quality};
 pub use queue::{Calendar, Class, Key};
 pub use records::Records;
 pub use rng::{Rng, Spread};

@@ -84,6 +84,9 @@ fn delays(spec: &RunSpec) -> String {
         Delay::Constant(delay) => format!("delays of {delay:?}"),
         Delay::Uniform(least, most) => format!("delays of {least:?} to {most:?}"),
         Delay::Exponential(mean) => format!("exponential delays of {mean:?} on average"),
+        Delay::Settling { mean, bound, at } => format!(
+            "exponential delays of {mean:?} on average, and of {bound:?} at most after {at:?}"
+        ),
         Delay::Matrix(_) => "delays by link".to_owned(),
         Delay::Serial(each) => format!("a medium that takes {each:?} per message"),
     };

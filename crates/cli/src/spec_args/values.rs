@@ -378,6 +378,15 @@ pub enum DelayArg {
     Uniform(Range),
     /// Memoryless, with this mean.
     Exponential(Span),
+    /// The same, but bounded from some moment on.
+    Settling {
+        /// The mean.
+        mean: Span,
+        /// The bound.
+        bound: Span,
+        /// From when on it holds.
+        at: Span,
+    },
     /// One message at a time, each for this long.
     Serial(Span),
     /// By sender and receiver, from a file.
@@ -394,11 +403,21 @@ impl FromStr for DelayArg {
             "const" | "constant" => rest.parse().map(Self::Constant),
             "uniform" => rest.parse().map(Self::Uniform),
             "exp" | "exponential" => rest.parse().map(Self::Exponential),
+            "settling" => {
+                let parts: Vec<&str> = rest.split(':').collect();
+                let [mean, bound, at] = parts[..] else {
+                    return Err(format!(
+                        "{text:?} needs the mean, the bound and when it begins to hold: \
+                         settling:1ms:2ms:100ms"
+                    ));
+                };
+                Ok(Self::Settling { mean: mean.parse()?, bound: bound.parse()?, at: at.parse()? })
+            }
             "serial" => rest.parse().map(Self::Serial),
             "matrix" if !rest.is_empty() => Ok(Self::Matrix(rest.to_owned())),
             _ => Err(format!(
                 "{text:?} is no delay: there are unit, const:1ms, uniform:0.5ms..1.5ms, exp:1ms, \
-                 serial:1ms and matrix:FILE"
+                 settling:1ms:2ms:100ms, serial:1ms and matrix:FILE"
             )),
         }
     }
@@ -572,6 +591,11 @@ mod tests {
         assert!("x@5".parse::<NodeAt>().unwrap_err().contains("no node"));
         assert!("0,1|1,2@5".parse::<GroupsWhile>().unwrap_err().contains("two groups"));
         assert!("150%".parse::<Share>().is_err());
+        let settling: DelayArg = "settling:1ms:2T:100".parse().unwrap();
+        let (mean, bound, at) =
+            (Span::Nanos(1_000_000), "2T".parse().unwrap(), "100".parse().unwrap());
+        assert_eq!(settling, DelayArg::Settling { mean, bound, at });
+        assert!("settling:1ms:2ms".parse::<DelayArg>().unwrap_err().contains("1ms:2ms:100ms"));
         assert!("gauss:1ms".parse::<DelayArg>().unwrap_err().contains("uniform:0.5ms..1.5ms"));
     }
 
