@@ -97,8 +97,12 @@ catalogue! {
         election::bully::PLAIN;
     // Failure detection.
     detector::Client:
+        detector::timeout_sync::PLAIN,
         detector::heartbeat::PLAIN,
-        detector::timeout_sync::PLAIN;
+        detector::heartbeat_ring::PLAIN,
+        detector::phi_accrual::PLAIN,
+        detector::busy_or_dead::PLAIN,
+        detector::busy_or_dead::SILENT;
 }
 
 /// Something that is explained but not run: a notion that the algorithms build on.

@@ -1,15 +1,19 @@
 //! Failure detection: every node forms an opinion on which of the others have crashed.
 //!
-//! A detector is a wrapper around the protocol that wants to know: it sends its own messages beside
-//! those of the protocol inside, and reports by calling the rules for suspicion and trust.
-//! [`Watch`](watch::Watch) is a protocol that only passes the opinion on, which makes a detector
-//! of the catalogue.
+//! A detector is a protocol that is asked nothing and tells its application whom it suspects. Put
+//! beside another protocol, [`With`](with::With) a detector, it tells that instead, by the rules
+//! for suspicion and trust.
 
+pub mod busy_or_dead;
 pub mod heartbeat;
+pub mod heartbeat_ring;
+pub mod phi_accrual;
 pub mod timeout_sync;
-pub mod watch;
+pub mod with;
 
-use conclave_protocol::{Mark, Marked, Never, NodeId, NodeSet, Protocol};
+use std::time::Duration;
+
+use conclave_protocol::{Mark, Marked, Never, NodeId, NodeSet, Protocol, Setup, Unfit};
 use serde::{Deserialize, Serialize};
 
 /// What a node tells its application.
@@ -56,5 +60,13 @@ impl<P: Algorithm> conclave_protocol::Client<P> for Client {
             Notice::Suspects(peer) => self.suspects.insert(peer),
             Notice::Trusts(peer) => self.suspects.remove(peer),
         };
+    }
+}
+
+/// The option `name`, a number of units `T` of which there has to be at least one.
+fn units(setup: &Setup, name: &str, default: u32) -> Result<Duration, Unfit> {
+    match setup.option::<u32>(name, default)? {
+        0 => Err(Unfit::new(format!("{name}=0, but it has to be at least 1"))),
+        units => Ok(setup.delay * units),
     }
 }

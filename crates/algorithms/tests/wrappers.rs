@@ -4,7 +4,8 @@ mod support;
 
 use conclave_algorithms::detector::heartbeat::{self, Heartbeat};
 use conclave_algorithms::detector::timeout_sync::{self, TimeoutSync};
-use conclave_algorithms::mutex;
+use conclave_algorithms::detector::with::{self, With};
+use conclave_algorithms::{detector, mutex};
 use conclave_protocol::{
     Channels, Charge, Ctx, Effect, Entry, Input, Mark, Marked, Never, NodeId, Property, Protocol,
     Reliable, ReliableConfig, Setup, Time, Topology,
@@ -132,27 +133,26 @@ trait Wrapper: Protocol<Request = Do, Notice = Told> {
     fn carries(msg: &Self::Msg) -> bool;
 }
 
-impl Wrapper for Heartbeat<Probe> {
-    fn config() -> Self::Config {
-        heartbeat::Config { interval: T, timeout: T, step: T, app: 17 }
-    }
-    fn probe(&self) -> &Probe {
-        &self.app
-    }
-    fn saved(stable: &u64) -> Option<u64> {
-        Some(*stable)
-    }
-    fn alarm() -> Self::Timer {
-        heartbeat::Timer::App(Alarm)
-    }
-    fn carries(msg: &Self::Msg) -> bool {
-        matches!(msg, heartbeat::Msg::App(Word))
+/// A detector, and constants for it.
+trait Watching: detector::Algorithm + Protocol<Stable = Never> {
+    fn constants() -> Self::Config;
+}
+
+impl Watching for Heartbeat {
+    fn constants() -> Self::Config {
+        heartbeat::Config { interval: T, timeout: T, step: T }
     }
 }
 
-impl Wrapper for TimeoutSync<Probe> {
+impl Watching for TimeoutSync {
+    fn constants() -> Self::Config {
+        timeout_sync::Config { interval: T * 5, timeout: T * 2 }
+    }
+}
+
+impl<D: Watching> Wrapper for With<D, Probe> {
     fn config() -> Self::Config {
-        timeout_sync::Config { interval: T * 5, timeout: T * 2, app: 17 }
+        with::Config { detector: D::constants(), app: 17 }
     }
     fn probe(&self) -> &Probe {
         &self.app
@@ -161,10 +161,10 @@ impl Wrapper for TimeoutSync<Probe> {
         Some(*stable)
     }
     fn alarm() -> Self::Timer {
-        timeout_sync::Timer::App(Alarm)
+        with::Timer::App(Alarm)
     }
     fn carries(msg: &Self::Msg) -> bool {
-        matches!(msg, timeout_sync::Msg::App(Word))
+        matches!(msg, with::Msg::App(Word))
     }
 }
 
@@ -288,13 +288,9 @@ fn sees_through<W: Wrapper>() {
 }
 
 #[test]
-fn heartbeats_forward_everything() {
-    sees_through::<Heartbeat<Probe>>();
-}
-
-#[test]
-fn the_synchronous_detector_forwards_everything() {
-    sees_through::<TimeoutSync<Probe>>();
+fn protocols_with_a_detector_get_everything() {
+    sees_through::<With<Heartbeat, Probe>>();
+    sees_through::<With<TimeoutSync, Probe>>();
 }
 
 #[test]
@@ -304,18 +300,21 @@ fn reliable_links_forward_everything() {
 
 #[test]
 fn detectors_call_the_rules_for_suspicion_and_trust() {
-    let (mut node, _) = Node::<Heartbeat<Probe>>::boot(None);
-    let late = node.step(Input::Timer(heartbeat::Timer::Overdue(NodeId(2))));
+    let (mut node, _) = Node::<With<Heartbeat, Probe>>::boot(None);
+    let overdue = with::Timer::Detector(heartbeat::Timer::Overdue(NodeId(2)));
+    let late = node.step(Input::Timer(overdue));
     assert_eq!(told(&late), [Told::Suspect(NodeId(2))]);
-    let back = node.step(Input::Message { from: NodeId(2), msg: heartbeat::Msg::Beat });
+    let beat = with::Msg::Detector(heartbeat::Msg::Beat);
+    let back = node.step(Input::Message { from: NodeId(2), msg: beat });
     assert_eq!(told(&back), [Told::Restore(NodeId(2))]);
-    let more = Effect::SetTimer { timer: heartbeat::Timer::Overdue(NodeId(2)), after: T * 2 };
+    let more = Effect::SetTimer { timer: overdue, after: T * 2 };
     assert!(back.contains(&more), "a mistake earns the peer more time");
 
-    let (mut node, _) = Node::<TimeoutSync<Probe>>::boot(None);
-    node.step(Input::Timer(timeout_sync::Timer::Check));
-    node.step(Input::Message { from: NodeId(0), msg: timeout_sync::Msg::Pong { n: 1 } });
-    let late = node.step(Input::Timer(timeout_sync::Timer::Overdue));
+    let (mut node, _) = Node::<With<TimeoutSync, Probe>>::boot(None);
+    node.step(Input::Timer(with::Timer::Detector(timeout_sync::Timer::Check)));
+    let pong = with::Msg::Detector(timeout_sync::Msg::Pong { n: 1 });
+    node.step(Input::Message { from: NodeId(0), msg: pong });
+    let late = node.step(Input::Timer(with::Timer::Detector(timeout_sync::Timer::Overdue)));
     assert_eq!(told(&late), [Told::Suspect(NodeId(2))]);
 }
 

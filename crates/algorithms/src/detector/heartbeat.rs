@@ -17,7 +17,8 @@
 //! # Cost
 //!
 //! N(N − 1) messages an interval, for ever. A crash is noticed at the latest when the last beat has
-//! arrived and the time-out has passed since.
+//! arrived and the time-out has passed since: within an interval and the time-out, if a beat takes no
+//! longer than an interval. `fd/heartbeat-ring` sends N messages an interval.
 //!
 //! # Known failures
 //!
@@ -28,20 +29,17 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use conclave_protocol::{
-    Channels, Charge, Crashes, Ctx, Effect, Entry, Info, Model, NodeId, Opt, Property, Protocol,
+    Channels, Charge, Crashes, Ctx, Entry, Info, Model, Never, NodeId, Opt, Property, Protocol,
     Setup, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
-use super::watch::Watch;
+use super::{Notice, units};
 
-/// The state of a node: its opinion of every peer, and the protocol that wants to know.
+/// The state of a node: its opinion of every peer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(bound = "")]
-pub struct Heartbeat<P: Protocol> {
+pub struct Heartbeat {
     watched: BTreeMap<NodeId, Watched>,
-    /// The protocol inside.
-    pub app: P,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -51,40 +49,45 @@ struct Watched {
 }
 
 /// The constants.
-#[derive(Clone, Debug)]
-pub struct Config<C> {
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
     /// η, how often a node sends a beat.
     pub interval: Duration,
     /// Δ0, how long a peer may be silent at first.
     pub timeout: Duration,
     /// δ, how much longer it may after each mistake.
     pub step: Duration,
-    /// The constants of the protocol inside.
-    pub app: C,
 }
 
-/// The messages.
+impl Config {
+    /// As the options say.
+    pub fn of(setup: &Setup) -> Result<Self, Unfit> {
+        Ok(Self {
+            interval: units(setup, "interval", 2)?,
+            timeout: units(setup, "timeout", 3)?,
+            step: units(setup, "step", 1)?,
+        })
+    }
+}
+
+/// The message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Msg<M> {
+pub enum Msg {
     /// I am alive.
     Beat,
-    /// A message of the protocol inside.
-    App(M),
 }
 
 /// The timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Timer<T> {
+pub enum Timer {
     /// Time to say that we are alive.
     Beat,
     /// This peer has been silent for too long.
     Overdue(NodeId),
-    /// A timer of the protocol inside.
-    App(T),
 }
 
-/// Heartbeats by themselves.
-pub static PLAIN: Entry<Heartbeat<Watch>> = Entry {
+/// The detector as published.
+pub static PLAIN: Entry<Heartbeat> = Entry {
     info: Info {
         id: "fd/heartbeat",
         title: "Heartbeats",
@@ -98,66 +101,57 @@ pub static PLAIN: Entry<Heartbeat<Watch>> = Entry {
             Property::Accuracy,
             "a beat that takes longer than the time-out makes its live sender a suspect",
         )],
-        options: OPTIONS,
+        options: &[
+            Opt { name: "interval", default: "2", help: "a beat is sent every so many T" },
+            Opt {
+                name: "timeout",
+                default: "3",
+                help: "a peer may be silent for so many T at first",
+            },
+            Opt { name: "step", default: "1", help: "and for so many T longer after each mistake" },
+        ],
         mutant: None,
     },
-    config: |setup| config(setup, ()),
-    clients: Entry::<Heartbeat<Watch>>::everyone,
+    config: Config::of,
+    clients: Entry::<Heartbeat>::everyone,
 };
 
-/// What can be set about heartbeats.
-pub const OPTIONS: &[Opt] = &[
-    Opt { name: "interval", default: "2", help: "a beat is sent every so many T" },
-    Opt { name: "timeout", default: "3", help: "a peer may be silent for so many T at first" },
-    Opt { name: "step", default: "1", help: "and for so many T longer after each mistake" },
-];
+impl Protocol for Heartbeat {
+    type Config = Config;
+    type Request = Never;
+    type Notice = Notice;
+    type Msg = Msg;
+    type Timer = Timer;
+    type Stable = Never;
 
-/// The constants of heartbeats around a protocol with the constants `app`.
-pub fn config<C>(setup: &Setup, app: C) -> Result<Config<C>, Unfit> {
-    let units = |name, default| -> Result<Duration, Unfit> {
-        match setup.option::<u32>(name, default)? {
-            0 => Err(Unfit::new(format!("{name}=0, but it has to be at least 1"))),
-            units => Ok(setup.delay * units),
-        }
-    };
-    Ok(Config {
-        interval: units("interval", 2)?,
-        timeout: units("timeout", 3)?,
-        step: units("step", 1)?,
-        app,
-    })
-}
-
-impl<P: Protocol> Protocol for Heartbeat<P> {
-    type Config = Config<P::Config>;
-    type Request = P::Request;
-    type Notice = P::Notice;
-    type Msg = Msg<P::Msg>;
-    type Timer = Timer<P::Timer>;
-    type Stable = P::Stable;
-
-    fn start(saved: Option<P::Stable>, ctx: &mut Ctx<Self>) -> Self {
+    fn start(_: Option<Never>, ctx: &mut Ctx<Self>) -> Self {
         let fresh = Watched { timeout: ctx.config.timeout, suspected: false };
         let watched: BTreeMap<_, _> = ctx.peers().map(|peer| (peer, fresh)).collect();
         ctx.set_timer(Timer::Beat, Duration::ZERO);
         for &peer in watched.keys() {
             ctx.set_timer(Timer::Overdue(peer), fresh.timeout);
         }
-        Self { watched, app: inside(ctx, |ctx| P::start(saved, ctx)) }
+        Self { watched }
     }
 
-    fn on_request(&mut self, request: P::Request, ctx: &mut Ctx<Self>) {
-        inside(ctx, |ctx| self.app.on_request(request, ctx));
+    fn on_request(&mut self, request: Never, _: &mut Ctx<Self>) {
+        match request {}
     }
 
-    fn on_message(&mut self, from: NodeId, msg: Self::Msg, ctx: &mut Ctx<Self>) {
-        match msg {
-            Msg::Beat => self.on_beat(from, ctx),
-            Msg::App(msg) => inside(ctx, |ctx| self.app.on_message(from, msg, ctx)),
+    fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
+        let Msg::Beat = msg;
+        let Some(watched) = self.watched.get_mut(&from) else { return };
+        let mistaken = std::mem::take(&mut watched.suspected);
+        if mistaken {
+            watched.timeout += ctx.config.step;
+        }
+        ctx.set_timer(Timer::Overdue(from), watched.timeout);
+        if mistaken {
+            ctx.notify(Notice::Trusts(from));
         }
     }
 
-    fn on_timer(&mut self, timer: Self::Timer, ctx: &mut Ctx<Self>) {
+    fn on_timer(&mut self, timer: Timer, ctx: &mut Ctx<Self>) {
         match timer {
             Timer::Beat => {
                 ctx.broadcast(Msg::Beat);
@@ -166,56 +160,13 @@ impl<P: Protocol> Protocol for Heartbeat<P> {
             Timer::Overdue(peer) => {
                 if let Some(watched) = self.watched.get_mut(&peer) {
                     watched.suspected = true;
-                    inside(ctx, |ctx| self.app.on_suspect(peer, ctx));
+                    ctx.notify(Notice::Suspects(peer));
                 }
             }
-            Timer::App(timer) => inside(ctx, |ctx| self.app.on_timer(timer, ctx)),
         }
     }
 
-    fn on_suspect(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
-        inside(ctx, |ctx| self.app.on_suspect(peer, ctx));
+    fn charge(_: &Msg, _: NodeId, _: NodeId) -> Charge {
+        Charge::Nobody
     }
-
-    fn on_restore(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
-        inside(ctx, |ctx| self.app.on_restore(peer, ctx));
-    }
-
-    fn on_join(&mut self, sponsor: NodeId, ctx: &mut Ctx<Self>) {
-        inside(ctx, |ctx| self.app.on_join(sponsor, ctx));
-    }
-
-    fn on_leave(&mut self, ctx: &mut Ctx<Self>) {
-        inside(ctx, |ctx| self.app.on_leave(ctx));
-    }
-
-    fn charge(msg: &Self::Msg, from: NodeId, to: NodeId) -> Charge {
-        match msg {
-            Msg::Beat => Charge::Nobody,
-            Msg::App(msg) => P::charge(msg, from, to),
-        }
-    }
-}
-
-impl<P: Protocol> Heartbeat<P> {
-    fn on_beat(&mut self, from: NodeId, ctx: &mut Ctx<Self>) {
-        let Some(watched) = self.watched.get_mut(&from) else { return };
-        let mistaken = std::mem::take(&mut watched.suspected);
-        if mistaken {
-            watched.timeout += ctx.config.step;
-        }
-        ctx.set_timer(Timer::Overdue(from), watched.timeout);
-        if mistaken {
-            inside(ctx, |ctx| self.app.on_restore(from, ctx));
-        }
-    }
-}
-
-/// Runs a rule of the protocol inside.
-fn inside<P: Protocol, T>(ctx: &mut Ctx<Heartbeat<P>>, rule: impl FnOnce(&mut Ctx<P>) -> T) -> T {
-    let config = ctx.config;
-    let lift = |effect: Effect<P>, ctx: &mut Ctx<Heartbeat<P>>| {
-        ctx.emit(effect.map(Msg::App, |notice| notice, Timer::App, |stable| stable));
-    };
-    ctx.nest(&config.app, lift, rule)
 }

@@ -24,40 +24,47 @@
 use std::time::Duration;
 
 use conclave_protocol::{
-    Charge, Crashes, Ctx, Effect, Entry, Info, Model, NodeId, NodeSet, Opt, Property, Protocol,
+    Charge, Crashes, Ctx, Entry, Info, Model, Never, NodeId, NodeSet, Opt, Property, Protocol,
     Setup, Timing, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
-use super::watch::Watch;
+use super::{Notice, units};
 
-/// The state of a node: whom it suspects, and the protocol that wants to know.
+/// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(bound = "")]
-pub struct TimeoutSync<P: Protocol> {
+pub struct TimeoutSync {
     /// The number of the latest check.
     check: u64,
     /// Who has not answered it.
     missing: NodeSet,
     suspected: NodeSet,
-    /// The protocol inside.
-    pub app: P,
 }
 
 /// The constants.
-#[derive(Clone, Debug)]
-pub struct Config<C> {
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
     /// From one check to the next; no shorter than the time-out.
     pub interval: Duration,
     /// How long an answer can take.
     pub timeout: Duration,
-    /// The constants of the protocol inside.
-    pub app: C,
+}
+
+impl Config {
+    /// As the options say.
+    pub fn of(setup: &Setup) -> Result<Self, Unfit> {
+        let (interval, timeout) =
+            (units(setup, "interval", 5)?, setup.delay * 2 + setup.processing);
+        if interval < timeout {
+            return Err(Unfit::new("interval is shorter than the time-out of 2T + Tproc"));
+        }
+        Ok(Self { interval, timeout })
+    }
 }
 
 /// The messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Msg<M> {
+pub enum Msg {
     /// Are you alive?
     Ping {
         /// The number of the check.
@@ -68,23 +75,19 @@ pub enum Msg<M> {
         /// The number of the check.
         n: u64,
     },
-    /// A message of the protocol inside.
-    App(M),
 }
 
 /// The timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Timer<T> {
+pub enum Timer {
     /// Time for the next check.
     Check,
     /// All answers to the present check must have arrived.
     Overdue,
-    /// A timer of the protocol inside.
-    App(T),
 }
 
-/// The synchronous detector by itself.
-pub static PLAIN: Entry<TimeoutSync<Watch>> = Entry {
+/// The detector as published.
+pub static PLAIN: Entry<TimeoutSync> = Entry {
     info: Info {
         id: "fd/timeout-sync",
         title: "Time-out in a synchronous system",
@@ -94,46 +97,35 @@ pub static PLAIN: Entry<TimeoutSync<Watch>> = Entry {
         model: Model { timing: Timing::Synchronous, crashes: Crashes::Stop, ..Model::RELIABLE },
         holds: &[Property::Completeness, Property::Accuracy],
         fails: &[],
-        options: OPTIONS,
+        options: &[Opt {
+            name: "interval",
+            default: "5",
+            help: "peers are checked every so many T",
+        }],
         mutant: None,
     },
-    config: |setup| config(setup, ()),
-    clients: Entry::<TimeoutSync<Watch>>::everyone,
+    config: Config::of,
+    clients: Entry::<TimeoutSync>::everyone,
 };
 
-/// What can be set about the synchronous detector.
-pub const OPTIONS: &[Opt] =
-    &[Opt { name: "interval", default: "5", help: "peers are checked every so many T" }];
+impl Protocol for TimeoutSync {
+    type Config = Config;
+    type Request = Never;
+    type Notice = Notice;
+    type Msg = Msg;
+    type Timer = Timer;
+    type Stable = Never;
 
-/// The constants of the synchronous detector around a protocol with the constants `app`.
-pub fn config<C>(setup: &Setup, app: C) -> Result<Config<C>, Unfit> {
-    let interval = setup.delay * setup.option::<u32>("interval", 5)?;
-    let timeout = setup.delay * 2 + setup.processing;
-    if interval < timeout {
-        return Err(Unfit::new("interval is shorter than the time-out of 2T + Tproc"));
-    }
-    Ok(Config { interval, timeout, app })
-}
-
-impl<P: Protocol> Protocol for TimeoutSync<P> {
-    type Config = Config<P::Config>;
-    type Request = P::Request;
-    type Notice = P::Notice;
-    type Msg = Msg<P::Msg>;
-    type Timer = Timer<P::Timer>;
-    type Stable = P::Stable;
-
-    fn start(saved: Option<P::Stable>, ctx: &mut Ctx<Self>) -> Self {
+    fn start(_: Option<Never>, ctx: &mut Ctx<Self>) -> Self {
         ctx.set_timer(Timer::Check, Duration::ZERO);
-        let app = inside(ctx, |ctx| P::start(saved, ctx));
-        Self { check: 0, missing: NodeSet::new(), suspected: NodeSet::new(), app }
+        Self { check: 0, missing: NodeSet::new(), suspected: NodeSet::new() }
     }
 
-    fn on_request(&mut self, request: P::Request, ctx: &mut Ctx<Self>) {
-        inside(ctx, |ctx| self.app.on_request(request, ctx));
+    fn on_request(&mut self, request: Never, _: &mut Ctx<Self>) {
+        match request {}
     }
 
-    fn on_message(&mut self, from: NodeId, msg: Self::Msg, ctx: &mut Ctx<Self>) {
+    fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
         match msg {
             Msg::Ping { n } => ctx.send(from, Msg::Pong { n }),
             Msg::Pong { n } => {
@@ -141,11 +133,10 @@ impl<P: Protocol> Protocol for TimeoutSync<P> {
                     self.missing.remove(from);
                 }
             }
-            Msg::App(msg) => inside(ctx, |ctx| self.app.on_message(from, msg, ctx)),
         }
     }
 
-    fn on_timer(&mut self, timer: Self::Timer, ctx: &mut Ctx<Self>) {
+    fn on_timer(&mut self, timer: Timer, ctx: &mut Ctx<Self>) {
         match timer {
             Timer::Check => {
                 self.suspect_the_missing(ctx);
@@ -157,48 +148,19 @@ impl<P: Protocol> Protocol for TimeoutSync<P> {
                 ctx.set_timer(Timer::Check, ctx.config.interval);
             }
             Timer::Overdue => self.suspect_the_missing(ctx),
-            Timer::App(timer) => inside(ctx, |ctx| self.app.on_timer(timer, ctx)),
         }
     }
 
-    fn on_suspect(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
-        inside(ctx, |ctx| self.app.on_suspect(peer, ctx));
-    }
-
-    fn on_restore(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
-        inside(ctx, |ctx| self.app.on_restore(peer, ctx));
-    }
-
-    fn on_join(&mut self, sponsor: NodeId, ctx: &mut Ctx<Self>) {
-        inside(ctx, |ctx| self.app.on_join(sponsor, ctx));
-    }
-
-    fn on_leave(&mut self, ctx: &mut Ctx<Self>) {
-        inside(ctx, |ctx| self.app.on_leave(ctx));
-    }
-
-    fn charge(msg: &Self::Msg, from: NodeId, to: NodeId) -> Charge {
-        match msg {
-            Msg::Ping { .. } | Msg::Pong { .. } => Charge::Nobody,
-            Msg::App(msg) => P::charge(msg, from, to),
-        }
+    fn charge(_: &Msg, _: NodeId, _: NodeId) -> Charge {
+        Charge::Nobody
     }
 }
 
-impl<P: Protocol> TimeoutSync<P> {
+impl TimeoutSync {
     fn suspect_the_missing(&mut self, ctx: &mut Ctx<Self>) {
         for peer in self.missing.take().iter() {
             self.suspected.insert(peer);
-            inside(ctx, |ctx| self.app.on_suspect(peer, ctx));
+            ctx.notify(Notice::Suspects(peer));
         }
     }
-}
-
-/// Runs a rule of the protocol inside.
-fn inside<P: Protocol, T>(ctx: &mut Ctx<TimeoutSync<P>>, rule: impl FnOnce(&mut Ctx<P>) -> T) -> T {
-    let config = ctx.config;
-    let lift = |effect: Effect<P>, ctx: &mut Ctx<TimeoutSync<P>>| {
-        ctx.emit(effect.map(Msg::App, |notice| notice, Timer::App, |stable| stable));
-    };
-    ctx.nest(&config.app, lift, rule)
 }

@@ -535,9 +535,38 @@ pub static TABLE: &[Claims] = &[
         deep: &[],
     },
     Claims {
+        id: "fd/heartbeat-ring",
+        checks: &[
+            Check::new(2, WATCH).crashes(1).amnesias(1).bounded(10),
+            Check::new(3, WATCH).timely().crashes(2).amnesias(1),
+            Check::new(2, &[Accuracy]).fails(1),
+        ],
+        deep: &[Check::new(4, WATCH).timely().crashes(1).amnesias(1).bounded(28)],
+    },
+    Claims {
+        id: "fd/phi-accrual",
+        checks: &[
+            // Beats pile up, and where time passes no state comes twice.
+            Check::new(2, WATCH).crashes(1).amnesias(1).losses(1).repeats(1).bounded(16),
+            Check::new(3, WATCH).timely().crashes(1).amnesias(1).bounded(30),
+            Check::new(2, &[Accuracy]).fails(1),
+        ],
+        deep: &[],
+    },
+    Claims {
         id: "fd/timeout-sync",
         // Questions are numbered, so that there is no end to the states.
         checks: &[Check::new(3, &[Completeness, Accuracy]).crashes(1).bounded(100)],
         deep: &[Check::new(4, &[Completeness, Accuracy]).crashes(1).bounded(100)],
+    },
+    Claims {
+        id: "fd/busy-or-dead",
+        checks: &[Check::new(3, &[Completeness, Accuracy]).crashes(1).bounded(60)],
+        deep: &[Check::new(4, &[Completeness, Accuracy]).crashes(1).bounded(60)],
+    },
+    Claims {
+        id: "fd/busy-or-dead-silent",
+        checks: &[Check::new(3, WATCH).crashes(1).bounded(60), Check::new(2, &[Accuracy]).fails(5)],
+        deep: &[],
     },
 ];

@@ -1,0 +1,269 @@
+//! How to tell a partner that is busy from one that is dead: it says so. Every node asks all others
+//! for a job that may take long. A node that cannot do it at once answers `Queued` at once, and
+//! `Done` when it is done. So silence means something again, however long the jobs take.
+//!
+//! A question takes at most `T`, an answer as long again, and answering at most `Tproc`. A live node
+//! answers at once, with `Done` or with `Queued`, and is never suspected. `Queued` says that its
+//! sender was alive then, and no more; so whoever waits asks again from time to time, and a node that
+//! crashed over a job fails to answer the next time at the latest.
+//!
+//! # Rules
+//!
+//! 1. Every interval: send all that are not suspected a question with a fresh number: `Probe` to whom
+//!    we wait for, `Ask` to the others, from whom we wait for a job from now on. Wait `2T + Tproc`.
+//! 2. `Ask`: a job that takes no time is done at once; send `Done`. Otherwise put it at the end of the
+//!    queue, and send `Queued`.
+//! 3. `Probe`: send `Queued` if the job is in the queue; it is done if it is not: send `Done`.
+//! 4. The first job in the queue is done: send `Done`, and begin the next.
+//! 5. `Queued`, `Done`: the question with this number is answered. After `Done`, do not wait for the
+//!    job any more.
+//! 6. The wait is over: suspect, for good, everybody whose answer with this number is missing.
+//!
+//! # Cost
+//!
+//! Two messages per peer and check, and `Done` as a third if the job had to wait. A crash is noticed
+//! within one interval and `2T + Tproc`.
+//!
+//! # Known failures
+//!
+//! One message slower than `T` makes its sender a suspect although it is alive, and the verdict is
+//! final. Without `Queued` (`fd/busy-or-dead-silent`), so does a job that takes longer than `Tproc`.
+//! A node that has got `Queued` may wait in vain until its next question.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use conclave_protocol::{
+    Charge, Crashes, Ctx, Entry, Info, Model, Mutant, Never, NodeId, NodeSet, Opt, Property,
+    Protocol, Setup, Timing, Unfit,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Notice, units};
+
+/// The state of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct BusyOrDead {
+    /// The number of the latest check.
+    check: u64,
+    /// Who has not answered it.
+    missing: NodeSet,
+    /// Who has a job of ours that is not done.
+    pending: NodeSet,
+    suspected: NodeSet,
+    /// The jobs of others; the first is being done.
+    queue: VecDeque<Job>,
+}
+
+/// A job for somebody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct Job {
+    asker: NodeId,
+    /// The number of the latest question about it.
+    n: u64,
+}
+
+/// The constants.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// From one check to the next; no shorter than the time-out.
+    pub interval: Duration,
+    /// How long an answer can take.
+    pub timeout: Duration,
+    /// How long a job takes.
+    pub work: Duration,
+    /// Whether a node that is busy keeps silent.
+    pub silent: bool,
+}
+
+impl Config {
+    /// As the options say.
+    pub fn of(setup: &Setup) -> Result<Self, Unfit> {
+        let (interval, timeout) =
+            (units(setup, "interval", 5)?, setup.delay * 2 + setup.processing);
+        if interval < timeout {
+            return Err(Unfit::new("interval is shorter than the time-out of 2T + Tproc"));
+        }
+        let work = setup.delay * setup.option::<u32>("work", 4)?;
+        Ok(Self { interval, timeout, work, silent: false })
+    }
+}
+
+/// The messages, each with the number of the check that it belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Msg {
+    /// Do this for me.
+    Ask {
+        /// The number.
+        n: u64,
+    },
+    /// Are you still at it?
+    Probe {
+        /// The number.
+        n: u64,
+    },
+    /// You have to wait.
+    Queued {
+        /// The number.
+        n: u64,
+    },
+    /// It is done.
+    Done {
+        /// The number.
+        n: u64,
+    },
+}
+
+/// The timers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Timer {
+    /// Time for the next check.
+    Check,
+    /// All answers to the present check must have arrived.
+    Overdue,
+    /// The first job in the queue is done.
+    Work,
+}
+
+/// Who is busy says so.
+pub static PLAIN: Entry<BusyOrDead> = Entry {
+    info: Info {
+        id: "fd/busy-or-dead",
+        title: "Busy or dead",
+        summary: "who is busy says so, and who says nothing within 2T + Tproc has crashed",
+        source: "Negative answers, as the Queued of Ricart–Agrawala and the Denied of a coordinator",
+        text: include_str!("busy_or_dead.rs"),
+        model: Model { timing: Timing::Synchronous, crashes: Crashes::Stop, ..Model::RELIABLE },
+        holds: &[Property::Completeness, Property::Accuracy],
+        fails: &[],
+        options: &[
+            Opt { name: "interval", default: "5", help: "peers are asked every so many T" },
+            Opt { name: "work", default: "4", help: "a job takes so many T" },
+        ],
+        mutant: None,
+    },
+    config: Config::of,
+    clients: Entry::<BusyOrDead>::everyone,
+};
+
+/// Who is busy keeps silent.
+pub static SILENT: Entry<BusyOrDead> = Entry {
+    info: Info {
+        id: "fd/busy-or-dead-silent",
+        title: "Busy or dead, in silence",
+        summary: "who is busy says nothing, and is taken for dead",
+        holds: &[Property::Completeness],
+        mutant: Some(Mutant {
+            of: "fd/busy-or-dead",
+            defect: "rules 2 and 3 send no Queued",
+            breaks: Property::Accuracy,
+        }),
+        ..PLAIN.info
+    },
+    config: |setup| Ok(Config { silent: true, ..Config::of(setup)? }),
+    ..PLAIN
+};
+
+impl Protocol for BusyOrDead {
+    type Config = Config;
+    type Request = Never;
+    type Notice = Notice;
+    type Msg = Msg;
+    type Timer = Timer;
+    type Stable = Never;
+
+    fn start(_: Option<Never>, ctx: &mut Ctx<Self>) -> Self {
+        ctx.set_timer(Timer::Check, Duration::ZERO);
+        Self {
+            check: 0,
+            missing: NodeSet::new(),
+            pending: NodeSet::new(),
+            suspected: NodeSet::new(),
+            queue: VecDeque::new(),
+        }
+    }
+
+    fn on_request(&mut self, request: Never, _: &mut Ctx<Self>) {
+        match request {}
+    }
+
+    fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
+        match msg {
+            Msg::Ask { n } if ctx.config.work.is_zero() => ctx.send(from, Msg::Done { n }),
+            Msg::Ask { n } => {
+                self.queue.push_back(Job { asker: from, n });
+                if self.queue.len() == 1 {
+                    ctx.set_timer(Timer::Work, ctx.config.work);
+                }
+                self.say_queued(from, n, ctx);
+            }
+            Msg::Probe { n } => match self.queue.iter_mut().find(|job| job.asker == from) {
+                Some(job) => {
+                    job.n = n;
+                    self.say_queued(from, n, ctx);
+                }
+                None => ctx.send(from, Msg::Done { n }),
+            },
+            Msg::Queued { n } => self.on_answer(from, n),
+            Msg::Done { n } => {
+                self.pending.remove(from);
+                self.on_answer(from, n);
+            }
+        }
+    }
+
+    fn on_timer(&mut self, timer: Timer, ctx: &mut Ctx<Self>) {
+        match timer {
+            Timer::Check => self.check(ctx),
+            Timer::Overdue => self.suspect_the_missing(ctx),
+            Timer::Work => {
+                if let Some(Job { asker, n }) = self.queue.pop_front() {
+                    ctx.send(asker, Msg::Done { n });
+                }
+                if !self.queue.is_empty() {
+                    ctx.set_timer(Timer::Work, ctx.config.work);
+                }
+            }
+        }
+    }
+
+    fn charge(_: &Msg, _: NodeId, _: NodeId) -> Charge {
+        Charge::Nobody
+    }
+}
+
+impl BusyOrDead {
+    fn check(&mut self, ctx: &mut Ctx<Self>) {
+        self.suspect_the_missing(ctx);
+        self.check += 1;
+        let n = self.check;
+        let trusted = ctx.peers().filter(|&peer| !self.suspected.contains(peer));
+        self.missing = trusted.collect();
+        for peer in self.missing.iter() {
+            let first = self.pending.insert(peer);
+            ctx.send(peer, if first { Msg::Ask { n } } else { Msg::Probe { n } });
+        }
+        ctx.set_timer(Timer::Overdue, ctx.config.timeout);
+        ctx.set_timer(Timer::Check, ctx.config.interval);
+    }
+
+    fn say_queued(&self, to: NodeId, n: u64, ctx: &mut Ctx<Self>) {
+        if !ctx.config.silent {
+            ctx.send(to, Msg::Queued { n });
+        }
+    }
+
+    fn on_answer(&mut self, from: NodeId, n: u64) {
+        if n == self.check {
+            self.missing.remove(from);
+        }
+    }
+
+    fn suspect_the_missing(&mut self, ctx: &mut Ctx<Self>) {
+        for peer in self.missing.take().iter() {
+            self.suspected.insert(peer);
+            self.pending.remove(peer);
+            ctx.notify(Notice::Suspects(peer));
+        }
+    }
+}
