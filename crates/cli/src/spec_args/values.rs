@@ -368,7 +368,7 @@ impl FromStr for Setting {
 }
 
 /// How long messages take.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DelayArg {
     /// `T`.
     Unit,
