@@ -1,0 +1,132 @@
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::Arrival;
+use crate::lock::HoldId;
+use crate::{Call, Error, Name, Owner, Reply, RequestId, Time};
+
+/// A client's session: it lives until its deadline, and nothing outlives it.
+#[derive(Clone, Debug)]
+pub(crate) struct Session {
+    pub(crate) name: Name,
+    pub(crate) host: Name,
+    pub(crate) ttl: Duration,
+    pub(crate) priority: i32,
+    pub(crate) opened: Time,
+    /// When it ends, by the clock of leases.
+    pub(crate) deadline: Time,
+    /// What it holds; a hold knows its place here.
+    pub(crate) holds: Vec<HoldId>,
+    /// What it waits for.
+    pub(crate) waits: BTreeMap<RequestId, Arrival>,
+    /// How many locks it waits for, in all its requests.
+    pub(crate) pending: usize,
+    /// The elections that it leads.
+    pub(crate) leads: Vec<Name>,
+    pub(crate) replies: Replies,
+}
+
+/// The answers to a session's last requests, in case it lost them and asks again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Replies {
+    /// In the order of the requests' numbers.
+    kept: VecDeque<(RequestId, Outcome)>,
+    /// What came of requests up to this one is kept only if it is above.
+    forgotten: RequestId,
+}
+
+/// What came of a request. What a grant is worth is looked up when it is asked for again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Outcome {
+    Done,
+    Granted,
+    Upgraded,
+    Downgraded,
+    /// The lock was held already, and is once more.
+    Nested {
+        lock: Name,
+        owner: Owner,
+    },
+    Released {
+        left: u32,
+    },
+    Elected,
+    Failed(Box<Error>),
+}
+
+impl Outcome {
+    /// What is to be remembered of a call that was answered so; nothing while it waits.
+    pub(crate) fn of(call: &Call, reply: &Result<Reply, Error>) -> Option<Self> {
+        let reply = match reply {
+            Err(error) => return Some(Self::Failed(Box::new(error.clone()))),
+            Ok(reply) => reply,
+        };
+        Some(match (reply, call) {
+            (Reply::Waiting, _) => return None,
+            (Reply::Granted { depth: 2.., .. }, Call::Acquire(acquire)) => {
+                Self::Nested { lock: acquire.wants[0].lock.clone(), owner: acquire.owner }
+            }
+            (Reply::Granted { .. }, Call::Upgrade { .. }) => Self::Upgraded,
+            (Reply::Granted { .. }, Call::Downgrade { .. }) => Self::Downgraded,
+            (Reply::Granted { .. }, _) => Self::Granted,
+            (Reply::Released { left }, _) => Self::Released { left: *left },
+            (Reply::Elected { .. }, _) => Self::Elected,
+            (Reply::Done | Reply::Opened { .. } | Reply::Alive { .. }, _) => Self::Done,
+        })
+    }
+}
+
+impl Replies {
+    /// What came of `request`, if it is kept.
+    pub(crate) fn find(&self, request: RequestId) -> Option<&Outcome> {
+        let at = self.kept.binary_search_by_key(&request, |&(request, _)| request).ok()?;
+        Some(&self.kept[at].1)
+    }
+
+    /// Whether `request` may have been made and forgotten.
+    pub(crate) fn has_forgotten(&self, request: RequestId) -> bool {
+        request <= self.forgotten
+    }
+
+    /// The client has the answers up to `received`.
+    pub(crate) fn forget(&mut self, received: RequestId) {
+        while self.kept.front().is_some_and(|&(request, _)| request <= received) {
+            self.kept.pop_front();
+        }
+        self.forgotten = self.forgotten.max(received);
+    }
+
+    /// Keeps what came of `request`, and of no more than `most` requests.
+    pub(crate) fn keep(&mut self, request: RequestId, outcome: Outcome, most: usize) {
+        let at = self.kept.binary_search_by_key(&request, |&(request, _)| request);
+        match at {
+            Ok(at) => self.kept[at].1 = outcome,
+            Err(at) => self.kept.insert(at, (request, outcome)),
+        }
+        while self.kept.len() > most {
+            let (oldest, _) = self.kept.pop_front().expect("there are more than none");
+            self.forgotten = self.forgotten.max(oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_answers_make_room_and_are_known_to_be_forgotten() {
+        let mut replies = Replies::default();
+        for n in [2, 1, 4, 3] {
+            replies.keep(RequestId(n), Outcome::Released { left: n as u32 }, 3);
+        }
+        assert_eq!(replies.find(RequestId(1)), None);
+        assert!(replies.has_forgotten(RequestId(1)) && !replies.has_forgotten(RequestId(2)));
+        assert_eq!(replies.find(RequestId(3)), Some(&Outcome::Released { left: 3 }));
+        replies.forget(RequestId(3));
+        assert_eq!(replies.find(RequestId(3)), None);
+        assert!(replies.find(RequestId(4)).is_some() && replies.has_forgotten(RequestId(3)));
+    }
+}
