@@ -10,7 +10,7 @@ use crate::*;
 
 /// How many sequences are tried by default. `CONCLAVE_SEQUENCES` asks for another number.
 const SEQUENCES: u64 = 100_000;
-const STEPS: u64 = 20;
+const STEPS: u64 = 30;
 
 #[test]
 fn the_machine_does_what_the_model_says() {
