@@ -56,7 +56,7 @@ impl Machine {
             ensure(session.deadline > clock, "a session outlives its deadline")?;
             let due = self.due.contains(&(session.deadline, Due::Session(id)));
             ensure(due, "a session is not going to end")?;
-            let parts = session.waits.values().map(|wait| self.waits[wait].goal.parts().len());
+            let parts = session.waits.iter().map(|(_, wait)| self.waits[wait].goal.parts().len());
             ensure(session.pending == parts.sum::<usize>(), "pending is counted wrongly")?;
             for name in &session.leads {
                 let leader = self.elections[name].leader.as_ref();
@@ -80,7 +80,7 @@ impl Machine {
             ensure(*arrival == wait.arrival && *arrival <= self.last_arrival, "an odd arrival")?;
             let session = self.sessions.get(&wait.agent.session);
             let session = session.ok_or("a dead session waits")?;
-            ensure(session.waits.get(&wait.request) == Some(arrival), "a wait is not listed")?;
+            ensure(session.wait_of(wait.request) == Some(*arrival), "a wait is not listed")?;
             ensure(wait.until.is_none_or(|until| until > self.clock()), "a wait takes too long")?;
             for part in wait.goal.parts() {
                 let lock = &self.locks[part.lock];

@@ -1,5 +1,6 @@
 //! Taking locks and giving them back.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use crate::lock::{Hold, HoldId, Kind, Lock, LockId, Place};
@@ -10,7 +11,7 @@ use crate::view::Forced;
 use crate::waits::{Goal, Part, Wait};
 use crate::{
     Acquire, Agent, Cause, Error, Event, Mode, Name, Patience, Reply, RequestId, Scarce, SessionId,
-    Token,
+    Token, Want,
 };
 
 impl Machine {
@@ -21,32 +22,32 @@ impl Machine {
         acquire: &Acquire,
     ) -> Result<Reply, Error> {
         let agent = Agent { session, owner: acquire.owner };
-        self.check(agent, acquire)?;
+        let found = self.check(agent, acquire)?;
         if acquire.reentrant
-            && let Some(hold) = self.hold_of(agent, &acquire.wants[0].lock)
+            && let Some(hold) = found[0].and_then(|lock| self.hold_of(agent, lock))
         {
             return self.nest(hold, acquire.wants[0].mode);
         }
-        let taken = acquire.wants.iter().find(|want| {
-            let lock = self.names.get(&want.lock).map(|&id| &self.locks[id]);
-            lock.is_some_and(|lock| !self.is_free(lock, want.mode))
+        let taken = acquire.wants.iter().zip(&found).find(|(want, found)| {
+            found.is_some_and(|lock| !self.is_free(&self.locks[lock], want.mode))
         });
         match taken {
             None => {
-                let parts = self.parts_of(acquire);
+                let parts = self.parts_of(acquire, &found);
                 Ok(self.grant(agent, request, &parts))
             }
-            Some(want) if is_try(acquire.patience) => Err(Error::Conflict(want.lock.clone())),
+            Some((want, _)) if is_try(acquire.patience) => Err(Error::Conflict(want.lock.clone())),
             Some(_) => {
-                self.check_room(agent, acquire.wants.iter().map(|want| &want.lock))?;
-                let parts = self.parts_of(acquire);
+                self.check_room(agent, found.iter().flatten().copied())?;
+                let parts = self.parts_of(acquire, &found);
                 self.wait(agent, request, acquire.patience, Goal::Locks(parts))
             }
         }
     }
 
-    /// Whether a request for locks makes sense, and there is room for what it asks.
-    fn check(&self, agent: Agent, acquire: &Acquire) -> Result<(), Error> {
+    /// Whether a request for locks makes sense, and there is room for what it asks. Finds those of
+    /// the locks that are there.
+    fn check(&self, agent: Agent, acquire: &Acquire) -> Result<Vec<Option<LockId>>, Error> {
         let Acquire { wants, reentrant, .. } = acquire;
         let limits = &self.config.limits;
         if wants.is_empty() {
@@ -72,37 +73,36 @@ impl Machine {
         if self.waiting.contains_key(&agent) {
             return Err(Error::Busy);
         }
-        let mut fresh = 0;
-        for want in wants {
-            let Some(&id) = self.names.get(&want.lock) else {
-                fresh += 1;
-                continue;
-            };
+        let found: Vec<Option<LockId>> =
+            wants.iter().map(|want| self.names.get(&want.lock).copied()).collect();
+        for (want, found) in wants.iter().zip(&found) {
+            let &Some(id) = found else { continue };
             let kind = self.locks[id].kind;
             if kind != Kind::of(want.mode) {
                 return Err(Error::OtherKind(want.lock.clone()));
             }
-            if kind == Kind::ReadWrite && !reentrant && self.hold_of(agent, &want.lock).is_some() {
+            if kind == Kind::ReadWrite && !reentrant && self.hold_of(agent, id).is_some() {
                 return Err(Error::AlreadyHeld(want.lock.clone()));
             }
         }
-        self.check_names(fresh)?;
+        self.check_names(found.iter().filter(|found| found.is_none()).count())?;
         let session = &self.sessions[&agent.session];
         let locks = session.holds.len() + session.pending + wants.len();
-        fits(locks, limits.locks_per_session, Scarce::LocksPerSession)
+        fits(locks, limits.locks_per_session, Scarce::LocksPerSession)?;
+        Ok(found)
     }
 
     /// Whether one more may wait: of the session, and at each of these.
-    pub(crate) fn check_room<'a>(
+    pub(crate) fn check_room(
         &self,
         agent: Agent,
-        locks: impl IntoIterator<Item = &'a Name>,
+        locks: impl IntoIterator<Item = LockId>,
     ) -> Result<(), Error> {
         let limits = &self.config.limits;
         let waits = self.sessions[&agent.session].waits.len();
         within(waits, limits.waits_per_session, Scarce::WaitsPerSession)?;
-        for name in locks {
-            let waiters = self.names.get(name).map_or(0, |&id| self.locks[id].waiters());
+        for lock in locks {
+            let waiters = self.locks[lock].waiters();
             within(waiters, limits.waiters_per_lock, Scarce::WaitersPerLock)?;
         }
         Ok(())
@@ -126,9 +126,9 @@ impl Machine {
     }
 
     /// The locks that a request names; those that are not there are made.
-    fn parts_of(&mut self, acquire: &Acquire) -> Vec<Part> {
-        let part = |want: &crate::Want| {
-            let lock = self.names.get(&want.lock).copied().unwrap_or_else(|| {
+    fn parts_of(&mut self, acquire: &Acquire, found: &[Option<LockId>]) -> Vec<Part> {
+        let part = |(want, found): (&Want, &Option<LockId>)| {
+            let lock = found.unwrap_or_else(|| {
                 let lock = Lock::new(want.lock.clone(), Kind::of(want.mode));
                 let lock = self.locks.insert(lock);
                 self.names.insert(want.lock.clone(), lock);
@@ -136,7 +136,7 @@ impl Machine {
             });
             Part { lock, mode: want.mode }
         };
-        acquire.wants.iter().map(part).collect()
+        acquire.wants.iter().zip(found).map(part).collect()
     }
 
     /// Lets somebody hold all of these.
@@ -226,8 +226,9 @@ impl Machine {
     /// Gives a lock to a session that waits for it, before all others.
     fn hand_over(&mut self, id: HoldId, to: SessionId) -> Result<Reply, Error> {
         let hold = self.holds[id].clone();
-        let waits = self.sessions.get(&to).ok_or(Error::UnknownSession(to))?.waits.values();
-        let mut waits: Vec<&Wait> = waits.map(|arrival| &self.waits[arrival]).collect();
+        let session = self.sessions.get(&to).ok_or(Error::UnknownSession(to))?;
+        let waits = session.waits.iter().map(|(_, arrival)| &self.waits[arrival]);
+        let mut waits: Vec<&Wait> = waits.collect();
         waits.sort_unstable_by_key(|wait| wait.arrival);
         let wants = |wait: &&&Wait| match &wait.goal {
             Goal::Locks(parts) => parts.iter().any(|part| part.lock == hold.lock),
@@ -284,7 +285,7 @@ impl Machine {
         if is_try(patience) {
             return Err(Error::Conflict(name.clone()));
         }
-        self.check_room(agent, [name])?;
+        self.check_room(agent, [lock])?;
         let goal = Goal::Upgrade(id, [Part { lock, mode: Mode::Exclusive }]);
         self.wait(agent, request, patience, goal)
     }
@@ -317,7 +318,7 @@ impl Machine {
     /// Undoes a request, whatever has become of it.
     pub(crate) fn cancel(&mut self, id: SessionId, request: RequestId) -> Result<Reply, Error> {
         let session = &self.sessions[&id];
-        if let Some(&arrival) = session.waits.get(&request) {
+        if let Some(arrival) = session.wait_of(request) {
             let wait = self.withdraw(arrival);
             self.answer(&wait, Err(Error::Cancelled));
             return Ok(Reply::Done);
@@ -344,7 +345,8 @@ impl Machine {
                 }
             }
             Some(Outcome::Nested { lock, owner }) => {
-                if let Some(hold) = self.hold_of(Agent { session: id, owner }, &lock) {
+                let agent = Agent { session: id, owner };
+                if let Some(hold) = self.hold_of_name(agent, &lock) {
                     self.release_level(hold, Cause::Cancelled)?;
                 }
             }
@@ -396,25 +398,25 @@ impl Machine {
 
     /// Grants what can be granted, in the order of arrival, and forgets locks that nobody wants.
     pub(crate) fn settle(&mut self) {
-        let mut looked_at = Vec::new();
-        let mut heads: BTreeSet<Place> = BTreeSet::new();
         loop {
             for lock in self.turn.touched.drain(..) {
-                heads.extend(self.locks[lock].head());
-                looked_at.push(lock);
+                self.turn.heads.extend(self.locks[lock].head().map(Reverse));
+                self.turn.looked_at.push(lock);
             }
-            let Some(place) = heads.pop_first() else { break };
+            let Some(Reverse(place)) = self.turn.heads.pop() else { break };
             // It may have been withdrawn since.
             let ready = self.waits.get(&place.arrival).is_some_and(|wait| self.is_ready(wait));
             if ready {
                 self.serve(place);
             }
         }
+        let mut looked_at = std::mem::take(&mut self.turn.looked_at);
         looked_at.sort_unstable();
         looked_at.dedup();
-        for lock in looked_at {
+        for lock in looked_at.drain(..) {
             self.forget_if_unused(lock);
         }
+        self.turn.looked_at = looked_at;
         self.settle_elections();
     }
 
@@ -457,8 +459,11 @@ impl Machine {
     }
 
     /// What somebody holds of a lock; of permits, the most.
-    pub(crate) fn hold_of(&self, agent: Agent, name: &Name) -> Option<HoldId> {
-        let lock = *self.names.get(name)?;
+    pub(crate) fn hold_of_name(&self, agent: Agent, name: &Name) -> Option<HoldId> {
+        self.hold_of(agent, *self.names.get(name)?)
+    }
+
+    fn hold_of(&self, agent: Agent, lock: LockId) -> Option<HoldId> {
         let holders = &self.locks[lock].holders;
         let mine = |hold: &HoldId| {
             let hold = &self.holds[*hold];
@@ -466,7 +471,7 @@ impl Machine {
         };
         let most = |hold: &HoldId| {
             let hold = &self.holds[*hold];
-            (units(hold.mode), std::cmp::Reverse(hold.token))
+            (units(hold.mode), Reverse(hold.token))
         };
         let listed = &self.sessions[&agent.session].holds;
         if listed.len() < holders.len() {

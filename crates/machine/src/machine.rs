@@ -1,9 +1,10 @@
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 use std::time::Duration;
 
 use crate::election::Election;
 use crate::ids::Arrival;
-use crate::lock::{Hold, Lock, LockId};
+use crate::lock::{Hold, Lock, LockId, Place};
 use crate::mutation::Mutation;
 use crate::session::{Outcome, Replies, Session};
 use crate::slab::Slab;
@@ -65,6 +66,10 @@ pub(crate) struct Turn {
     pub(crate) events: Vec<Event>,
     /// Locks at which somebody may be granted now, or which nobody may want any more.
     pub(crate) touched: Vec<LockId>,
+    /// Those who are first for one of these, the first to come on top.
+    pub(crate) heads: BinaryHeap<Reverse<Place>>,
+    /// The locks that were touched before.
+    pub(crate) looked_at: Vec<LockId>,
     /// Elections that may have no leader.
     pub(crate) vacant: BTreeSet<Name>,
     /// The wait that the command itself has begun: what comes of it within the command is the
@@ -199,7 +204,7 @@ impl Machine {
             opened: self.now,
             deadline,
             holds: Vec::new(),
-            waits: BTreeMap::new(),
+            waits: Vec::new(),
             pending: 0,
             leads: Vec::new(),
             replies: Replies::default(),
@@ -257,8 +262,8 @@ impl Machine {
 
     /// Ends a session: first its waits, then what it holds. Nothing is granted yet.
     fn end_session(&mut self, id: SessionId, cause: Cause) {
-        let waits: Vec<Arrival> = self.sessions[&id].waits.values().copied().collect();
-        for arrival in waits {
+        let waits = self.sessions[&id].waits.clone();
+        for (_, arrival) in waits {
             let wait = self.withdraw(arrival);
             self.answer(&wait, Err(Error::SessionEnded));
         }
@@ -289,7 +294,7 @@ impl Machine {
             if let Some(outcome) = session.replies.find(request) {
                 return self.repeat(id, request, call, outcome);
             }
-            if session.waits.contains_key(&request) {
+            if session.wait_of(request).is_some() {
                 return Ok(Reply::Waiting);
             }
         }
@@ -347,7 +352,7 @@ impl Machine {
             }
             (Outcome::Nested { lock, owner }, _) => {
                 let agent = Agent { session: id, owner: *owner };
-                let hold = self.hold_of(agent, lock).ok_or(Error::Lost)?;
+                let hold = self.hold_of_name(agent, lock).ok_or(Error::Lost)?;
                 Ok(self.granted(&self.holds[hold]))
             }
             (Outcome::Elected, Call::Campaign(campaign)) => {

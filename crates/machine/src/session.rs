@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -19,13 +19,30 @@ pub(crate) struct Session {
     pub(crate) deadline: Time,
     /// What it holds; a hold knows its place here.
     pub(crate) holds: Vec<HoldId>,
-    /// What it waits for.
-    pub(crate) waits: BTreeMap<RequestId, Arrival>,
+    /// Its requests that wait, in the order of their numbers.
+    pub(crate) waits: Vec<(RequestId, Arrival)>,
     /// How many locks it waits for, in all its requests.
     pub(crate) pending: usize,
     /// The elections that it leads.
     pub(crate) leads: Vec<Name>,
     pub(crate) replies: Replies,
+}
+
+impl Session {
+    /// What a request waits for, if it does.
+    pub(crate) fn wait_of(&self, request: RequestId) -> Option<Arrival> {
+        let at = self.waits.binary_search_by_key(&request, |&(request, _)| request).ok()?;
+        Some(self.waits[at].1)
+    }
+
+    pub(crate) fn add_wait(&mut self, request: RequestId, arrival: Arrival) {
+        let at = self.waits.partition_point(|&(other, _)| other < request);
+        self.waits.insert(at, (request, arrival));
+    }
+
+    pub(crate) fn remove_wait(&mut self, request: RequestId) {
+        self.waits.retain(|&(other, _)| other != request);
+    }
 }
 
 /// The answers to a session's last requests, in case it lost them and asks again.

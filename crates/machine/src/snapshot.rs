@@ -264,7 +264,7 @@ impl SessionRecord {
             opened,
             deadline,
             holds: Vec::new(),
-            waits: BTreeMap::new(),
+            waits: Vec::new(),
             pending: 0,
             leads: Vec::new(),
             replies,

@@ -311,7 +311,7 @@ impl Machine {
             let Hold { lock, token, .. } = self.holds[hold];
             (self.locks[lock].name.clone(), token)
         });
-        let waits = session.waits.values().flat_map(|arrival| self.waits[arrival].goal.parts());
+        let waits = session.waits.iter().flat_map(|(_, arrival)| self.waits[arrival].goal.parts());
         let mut waits: Vec<Name> = waits.map(|part| self.locks[part.lock].name.clone()).collect();
         waits.sort_unstable();
         let mut leads = session.leads.clone();

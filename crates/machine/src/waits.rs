@@ -113,7 +113,7 @@ impl Machine {
             self.waiting.insert(wait.agent, wait.arrival);
         }
         let session = self.sessions.get_mut(&wait.agent.session).expect("who waits has a session");
-        session.waits.insert(wait.request, wait.arrival);
+        session.add_wait(wait.request, wait.arrival);
         session.pending += parts.len();
         if let Some(until) = wait.until {
             self.due.insert((until, Due::Wait(wait.arrival)));
@@ -140,7 +140,7 @@ impl Machine {
             self.waiting.remove(&wait.agent);
         }
         let session = self.sessions.get_mut(&wait.agent.session).expect("who waits has a session");
-        session.waits.remove(&wait.request);
+        session.remove_wait(wait.request);
         session.pending -= parts.len();
         if let Some(until) = wait.until {
             self.due.remove(&(until, Due::Wait(arrival)));
