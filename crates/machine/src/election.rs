@@ -102,7 +102,7 @@ impl Machine {
         if better {
             self.ask_to_yield(name);
         }
-        self.wait(agent, request, *patience, Goal::Lead(candidacy))
+        self.wait(agent, request, *patience, Goal::Lead(Box::new(candidacy)))
     }
 
     /// Tells a leader to resign, and deposes it if it needs no time for that.
@@ -191,11 +191,11 @@ impl Machine {
                 self.elections.remove(&name);
                 continue;
             };
-            let mut wait = self.withdraw(arrival);
-            let Goal::Lead(candidacy) = &mut wait.goal else {
+            let wait = self.withdraw(arrival);
+            let Goal::Lead(candidacy) = &wait.goal else {
                 unreachable!("candidates want to lead")
             };
-            let candidacy = candidacy.clone();
+            let candidacy = (**candidacy).clone();
             let term = self.elect(wait.agent.session, wait.request, candidacy);
             self.answer(&wait, Ok(Reply::Elected { term }));
         }

@@ -154,7 +154,7 @@ impl Machine {
             Goal::Upgrade(hold, [part]) => {
                 GoalRecord::Upgrade { lock: places[&part.lock], token: self.holds[*hold].token }
             }
-            Goal::Lead(candidacy) => GoalRecord::Lead(candidacy.clone()),
+            Goal::Lead(candidacy) => GoalRecord::Lead((**candidacy).clone()),
         };
         let Wait { arrival, agent, request, since, until, .. } = *wait;
         WaitRecord { arrival, agent, request, since, until, goal }
@@ -242,7 +242,7 @@ impl Machine {
                     let why = "a candidate stands in no election";
                     return Err(BadSnapshot::Contradiction(why));
                 }
-                Goal::Lead(candidacy)
+                Goal::Lead(Box::new(candidacy))
             }
         };
         if !self.sessions.contains_key(&agent.session) {

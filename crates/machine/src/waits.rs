@@ -28,7 +28,7 @@ pub(crate) enum Goal {
     /// To hold exclusively what it shares.
     Upgrade(HoldId, [Part; 1]),
     /// To lead.
-    Lead(Candidacy),
+    Lead(Box<Candidacy>),
 }
 
 /// One of the locks of a request.
