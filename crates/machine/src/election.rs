@@ -192,9 +192,7 @@ impl Machine {
                 continue;
             };
             let wait = self.withdraw(arrival);
-            let Goal::Lead(candidacy) = &wait.goal else {
-                unreachable!("candidates want to lead")
-            };
+            let Goal::Lead(candidacy) = &wait.goal else { unreachable!("candidates want to lead") };
             let candidacy = (**candidacy).clone();
             let term = self.elect(wait.agent.session, wait.request, candidacy);
             self.answer(&wait, Ok(Reply::Elected { term }));

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use crate::lock::{Hold, HoldId, Kind, Lock, LockId, Place};
+use crate::lock::{By, Hold, HoldId, Kind, Lock, LockId, Place};
 use crate::machine::{Machine, fits, within};
 use crate::mutation::Mutation;
 use crate::session::Outcome;
@@ -150,7 +150,17 @@ impl Machine {
         let Part { lock, mode } = part;
         let session = self.sessions.get_mut(&agent.session).expect("who holds has a session");
         let listed = u32::try_from(session.holds.len()).expect("limits keep this below 2^32");
-        let hold = Hold { agent, lock, mode, depth: 1, token, since: self.now, request, listed };
+        let hold = Hold {
+            agent,
+            lock,
+            mode,
+            depth: 1,
+            token,
+            since: self.now,
+            request,
+            by: By::Acquire,
+            listed,
+        };
         let hold = self.holds.insert(hold);
         session.holds.push(hold);
         self.locks[lock].add(hold, mode, token);
@@ -201,17 +211,17 @@ impl Machine {
         if let Some(to) = to {
             return self.hand_over(hold, to);
         }
-        self.release_level(hold, Cause::Released)
+        Ok(self.release_level(hold, Cause::Released))
     }
 
-    fn release_level(&mut self, id: HoldId, cause: Cause) -> Result<Reply, Error> {
+    fn release_level(&mut self, id: HoldId, cause: Cause) -> Reply {
         let hold = &mut self.holds[id];
         if hold.depth > 1 {
             hold.depth -= 1;
-            return Ok(Reply::Released { left: hold.depth });
+            return Reply::Released { left: hold.depth };
         }
         self.drop_hold(id, cause);
-        Ok(Reply::Released { left: 0 })
+        Reply::Released { left: 0 }
     }
 
     pub(crate) fn release_all(&mut self, session: SessionId, token: Token) -> Result<Reply, Error> {
@@ -278,7 +288,7 @@ impl Machine {
             return Err(Error::Busy);
         }
         if self.locks[lock].taken == 1 {
-            let reply = self.convert(id, Mode::Exclusive, request);
+            let reply = self.convert(id, By::Upgrade, request);
             self.look_again(lock, agent);
             return Ok(reply);
         }
@@ -301,14 +311,15 @@ impl Machine {
         if self.holds[id].mode != Mode::Exclusive {
             return Err(Error::NotExclusive(name.clone()));
         }
-        Ok(self.convert(id, Mode::Shared, request))
+        Ok(self.convert(id, By::Downgrade, request))
     }
 
     /// The only holder holds the lock in another mode from now on, by a new grant.
-    fn convert(&mut self, id: HoldId, mode: Mode, request: RequestId) -> Reply {
+    fn convert(&mut self, id: HoldId, by: By, request: RequestId) -> Reply {
         let token = self.next_token();
+        let mode = if by == By::Upgrade { Mode::Exclusive } else { Mode::Shared };
         let hold = &mut self.holds[id];
-        (hold.mode, hold.token, hold.request) = (mode, token, request);
+        (hold.mode, hold.token, hold.request, hold.by) = (mode, token, request, by);
         self.locks[hold.lock].convert(id, mode, token);
         self.turn.touched.push(hold.lock);
         self.report(id);
@@ -323,40 +334,43 @@ impl Machine {
             self.answer(&wait, Err(Error::Cancelled));
             return Ok(Reply::Done);
         }
-        let outcome = session.replies.find(request).cloned();
-        let granted = |machine: &Self| {
-            let mut holds = machine.holds_by_name(id);
-            holds.retain(|&hold| machine.holds[hold].request == request);
-            holds
-        };
+        let (outcome, forgotten) =
+            (session.replies.find(request).cloned(), session.replies.has_forgotten(request));
         match outcome {
-            Some(Outcome::Done | Outcome::Released { .. } | Outcome::Downgraded) => {
+            Some(Outcome::Done | Outcome::Released { .. } | Outcome::Failed(_)) => {
                 return Ok(Reply::Done);
-            }
-            Some(Outcome::Failed(_)) => return Ok(Reply::Done),
-            Some(Outcome::Granted) => {
-                for hold in granted(self) {
-                    self.release_level(hold, Cause::Cancelled)?;
-                }
-            }
-            Some(Outcome::Upgraded) => {
-                for hold in granted(self) {
-                    self.convert(hold, Mode::Shared, request);
-                }
             }
             Some(Outcome::Nested { lock, owner }) => {
                 let agent = Agent { session: id, owner };
                 if let Some(hold) = self.hold_of_name(agent, &lock) {
-                    self.release_level(hold, Cause::Cancelled)?;
+                    self.release_level(hold, Cause::Cancelled);
                 }
             }
-            Some(Outcome::Elected) => self.resign_of(id, request),
-            None if session.replies.has_forgotten(request) => return Ok(Reply::Done),
-            // It has not come yet, and shall not be carried out when it does.
-            None => {}
+            Some(Outcome::Granted | Outcome::Elected) | None => self.undo(id, request),
         }
-        self.remember(id, request, Outcome::Failed(Box::new(Error::Cancelled)));
+        // Also if it has not come yet: it shall not be carried out when it does.
+        if !forgotten {
+            self.remember(id, request, Outcome::Failed(Box::new(Error::Cancelled)));
+        }
         Ok(Reply::Done)
+    }
+
+    /// Takes back what a request was granted, as far as it is still there.
+    fn undo(&mut self, id: SessionId, request: RequestId) {
+        let mut holds = self.holds_by_name(id);
+        holds.retain(|&hold| self.holds[hold].request == request);
+        for hold in holds {
+            match self.holds[hold].by {
+                By::Acquire => {
+                    self.release_level(hold, Cause::Cancelled);
+                }
+                By::Upgrade => {
+                    self.convert(hold, By::Downgrade, request);
+                }
+                By::Downgrade => {}
+            }
+        }
+        self.resign_of(id, request);
     }
 
     pub(crate) fn force_release(
@@ -425,7 +439,7 @@ impl Machine {
         let wait = self.withdraw(place.arrival);
         let reply = match &wait.goal {
             Goal::Locks(parts) => self.grant(wait.agent, wait.request, parts),
-            Goal::Upgrade(hold, _) => self.convert(*hold, Mode::Exclusive, wait.request),
+            Goal::Upgrade(hold, _) => self.convert(*hold, By::Upgrade, wait.request),
             Goal::Lead(_) => unreachable!("candidates are in no queue of a lock"),
         };
         // Whoever is behind it is next, even where nothing was released.

@@ -62,8 +62,18 @@ pub(crate) struct Hold {
     pub(crate) since: Time,
     /// The request it was granted to.
     pub(crate) request: RequestId,
+    /// What kind of request that was.
+    pub(crate) by: By,
     /// Where the session lists it.
     pub(crate) listed: u32,
+}
+
+/// The kind of request by which somebody holds a lock as it does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum By {
+    Acquire,
+    Upgrade,
+    Downgrade,
 }
 
 /// Who holds a lock, by token. Most locks have one holder.

@@ -299,7 +299,13 @@ impl Machine {
             }
         }
         if session.replies.has_forgotten(request) {
-            return Err(Error::Forgotten(request));
+            // What is still held because of it tells what came of it.
+            let outcome = match call {
+                Call::Campaign(_) => Outcome::Elected,
+                _ => Outcome::Granted,
+            };
+            let still = self.repeat(id, request, call, &outcome);
+            return still.map_err(|_| Error::Forgotten(request));
         }
         let reply = match call {
             Call::Acquire(acquire) => self.acquire(id, request, acquire),
@@ -343,10 +349,7 @@ impl Machine {
                 let epochs = held.into_iter().map(|(_, epoch)| epoch).collect();
                 Ok(Reply::Granted { token, epochs, depth: 1 })
             }
-            (
-                Outcome::Upgraded | Outcome::Downgraded,
-                Call::Upgrade { lock, .. } | Call::Downgrade { lock, .. },
-            ) => {
+            (Outcome::Granted, Call::Upgrade { lock, .. } | Call::Downgrade { lock, .. }) => {
                 let hold = self.holds_on(id, lock).find(of_request).ok_or(Error::Lost)?;
                 Ok(self.granted(hold))
             }
@@ -360,9 +363,7 @@ impl Machine {
                 let term = election.term_of(id, request).ok_or(Error::Lost)?;
                 Ok(Reply::Elected { term })
             }
-            (Outcome::Granted | Outcome::Upgraded | Outcome::Downgraded | Outcome::Elected, _) => {
-                Err(Error::Lost)
-            }
+            (Outcome::Granted | Outcome::Elected, _) => Err(Error::Lost),
         }
     }
 
@@ -371,8 +372,7 @@ impl Machine {
         let session = wait.agent.session;
         let outcome = match (&answer, &wait.goal) {
             (Err(error), _) => Outcome::Failed(Box::new(error.clone())),
-            (Ok(_), Goal::Locks(_)) => Outcome::Granted,
-            (Ok(_), Goal::Upgrade(..)) => Outcome::Upgraded,
+            (Ok(_), Goal::Locks(_) | Goal::Upgrade(..)) => Outcome::Granted,
             (Ok(_), Goal::Lead(_)) => Outcome::Elected,
         };
         self.remember(session, wait.request, outcome);

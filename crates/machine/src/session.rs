@@ -59,8 +59,6 @@ pub(crate) struct Replies {
 pub(crate) enum Outcome {
     Done,
     Granted,
-    Upgraded,
-    Downgraded,
     /// The lock was held already, and is once more.
     Nested {
         lock: Name,
@@ -85,8 +83,6 @@ impl Outcome {
             (Reply::Granted { depth: 2.., .. }, Call::Acquire(acquire)) => {
                 Self::Nested { lock: acquire.wants[0].lock.clone(), owner: acquire.owner }
             }
-            (Reply::Granted { .. }, Call::Upgrade { .. }) => Self::Upgraded,
-            (Reply::Granted { .. }, Call::Downgrade { .. }) => Self::Downgraded,
             (Reply::Granted { .. }, _) => Self::Granted,
             (Reply::Released { left }, _) => Self::Released { left: *left },
             (Reply::Elected { .. }, _) => Self::Elected,

@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::election::{Election, Leader};
 use crate::ids::Arrival;
-use crate::lock::{Hold, Kind, Lock, LockId};
+use crate::lock::{By, Hold, Kind, Lock, LockId};
 use crate::machine::{Due, Machine};
 use crate::session::{Replies, Session};
 use crate::view::Forced;
@@ -69,6 +69,7 @@ struct HoldRecord {
     token: Token,
     since: Time,
     request: RequestId,
+    by: By,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,8 +139,8 @@ impl Machine {
 
     fn record_lock(&self, lock: &Lock) -> LockRecord {
         let holds = lock.holders.iter().map(|hold| {
-            let Hold { agent, mode, depth, token, since, request, .. } = self.holds[hold];
-            HoldRecord { agent, mode, depth, token, since, request }
+            let Hold { agent, mode, depth, token, since, request, by, .. } = self.holds[hold];
+            HoldRecord { agent, mode, depth, token, since, request, by }
         });
         let holds = holds.collect();
         LockRecord { name: lock.name.clone(), kind: lock.kind, epoch: lock.epoch, holds }
@@ -193,7 +194,7 @@ impl Machine {
     fn restore_lock(&mut self, record: LockRecord) -> Result<LockId, BadSnapshot> {
         let lock = self.locks.insert(Lock::new(record.name.clone(), record.kind));
         self.names.insert(record.name, lock);
-        for HoldRecord { agent, mode, depth, token, since, request } in record.holds {
+        for HoldRecord { agent, mode, depth, token, since, request, by } in record.holds {
             let session = self.sessions.get_mut(&agent.session);
             let session = session.ok_or(BadSnapshot::Contradiction("a holder has no session"))?;
             let listed = u32::try_from(session.holds.len())
@@ -201,7 +202,7 @@ impl Machine {
             if !self.locks[lock].admits(mode) {
                 return Err(BadSnapshot::Contradiction("a lock has holders that conflict"));
             }
-            let hold = Hold { agent, lock, mode, depth, token, since, request, listed };
+            let hold = Hold { agent, lock, mode, depth, token, since, request, by, listed };
             let hold = self.holds.insert(hold);
             session.holds.push(hold);
             self.locks[lock].add(hold, mode, token);

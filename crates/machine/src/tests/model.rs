@@ -1,6 +1,10 @@
 //! What the machine should do, said as plainly as possible: flat lists that are searched from end to
 //! end, and everything worked out anew each time. Slow, and easy to believe.
 
+mod elections;
+mod locks;
+mod policy;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -41,8 +45,6 @@ pub(crate) struct ASession {
 enum Kept {
     Answer(Result<Reply, Error>),
     Grant,
-    Upgrade,
-    Downgrade,
     Nested(Name, Owner),
     Lead,
 }
@@ -56,6 +58,8 @@ pub(crate) struct AHold {
     pub(crate) token: Token,
     epoch: Token,
     request: RequestId,
+    /// The mode it had before, if the request was to change that.
+    before: Option<Mode>,
 }
 
 #[derive(Clone, Debug)]
@@ -306,7 +310,8 @@ impl Model {
             return Ok(Reply::Waiting);
         }
         if forgotten {
-            return Err(Error::Forgotten(request));
+            let kept = if matches!(call, Call::Campaign(_)) { Kept::Lead } else { Kept::Grant };
+            return self.again(id, request, &kept, call).map_err(|_| Error::Forgotten(request));
         }
         let reply = match call {
             Call::Acquire(acquire) => self.acquire(id, request, acquire),
@@ -344,12 +349,10 @@ impl Model {
         };
         let kept = match (&reply, call) {
             (Ok(Reply::Waiting), _) => return reply,
-            (Ok(Reply::Granted { depth: 1, .. }), Call::Acquire(_)) => Kept::Grant,
-            (Ok(Reply::Granted { .. }), Call::Acquire(acquire)) => {
+            (Ok(Reply::Granted { depth: 2.., .. }), Call::Acquire(acquire)) => {
                 Kept::Nested(acquire.wants[0].lock.clone(), acquire.owner)
             }
-            (Ok(Reply::Granted { .. }), Call::Upgrade { .. }) => Kept::Upgrade,
-            (Ok(Reply::Granted { .. }), _) => Kept::Downgrade,
+            (Ok(Reply::Granted { .. }), _) => Kept::Grant,
             (Ok(Reply::Elected { .. }), _) => Kept::Lead,
             _ => Kept::Answer(reply.clone()),
         };
@@ -390,10 +393,9 @@ impl Model {
                 let token = token.ok_or(Error::Lost)?;
                 Ok(Reply::Granted { token, epochs: epochs.into(), depth: 1 })
             }
-            (
-                Kept::Upgrade | Kept::Downgrade,
-                Call::Upgrade { lock, .. } | Call::Downgrade { lock, .. },
-            ) => granted(lock).map(told).ok_or(Error::Lost),
+            (Kept::Grant, Call::Upgrade { lock, .. } | Call::Downgrade { lock, .. }) => {
+                granted(lock).map(told).ok_or(Error::Lost)
+            }
             (Kept::Nested(lock, owner), _) => {
                 let hold = self.best_hold(Agent { session: id, owner: *owner }, lock);
                 hold.map(told).ok_or(Error::Lost)
@@ -504,8 +506,7 @@ impl Model {
     fn tell(&mut self, wait: &AWait, answer: Result<Reply, Error>) {
         let kept = match (&answer, &wait.goal) {
             (Err(_), _) => Kept::Answer(answer.clone()),
-            (_, AGoal::Locks(_)) => Kept::Grant,
-            (_, AGoal::Upgrade(..)) => Kept::Upgrade,
+            (_, AGoal::Locks(_) | AGoal::Upgrade(..)) => Kept::Grant,
             (_, AGoal::Lead(_)) => Kept::Lead,
         };
         self.keep(wait.agent.session, wait.request, kept);
@@ -529,7 +530,16 @@ impl Model {
             let epoch = self.holders(lock).next().map_or(token, |it| it.epoch);
             let (lock, mode) = (lock.clone(), *mode);
             self.events.push(Event::Granted { lock: lock.clone(), agent, mode, token, epoch });
-            self.holds.push(AHold { lock, agent, mode, depth: 1, token, epoch, request });
+            self.holds.push(AHold {
+                lock,
+                agent,
+                mode,
+                depth: 1,
+                token,
+                epoch,
+                request,
+                before: None,
+            });
             epochs.push(epoch);
         }
         Reply::Granted { token, epochs: epochs.into(), depth: 1 }
@@ -539,6 +549,7 @@ impl Model {
         let token = self.token();
         let hold = self.holds.iter_mut().find(|it| it.lock == *lock && it.token == old);
         let hold = hold.expect("it is held");
+        hold.before = Some(hold.mode);
         (hold.mode, hold.token, hold.epoch, hold.request) = (mode, token, token, request);
         let (reply, agent) = (told(hold), hold.agent);
         self.events.push(Event::Granted { lock: lock.clone(), agent, mode, token, epoch: token });
@@ -563,563 +574,6 @@ impl Model {
     fn best_hold(&self, agent: Agent, lock: &Name) -> Option<&AHold> {
         let mine = self.holders(lock).filter(|it| it.agent == agent);
         mine.min_by_key(|it| (std::cmp::Reverse(permits(it.mode)), it.token))
-    }
-
-    fn acquire(
-        &mut self,
-        session: SessionId,
-        request: RequestId,
-        acquire: &Acquire,
-    ) -> Result<Reply, Error> {
-        let limits = self.config.limits.clone();
-        let agent = Agent { session, owner: acquire.owner };
-        let wants = &acquire.wants;
-        if wants.is_empty() {
-            return Err(Error::NoLocks);
-        }
-        most(wants.len(), limits.locks_per_request, Scarce::LocksPerRequest)?;
-        if acquire.reentrant && wants.len() > 1 {
-            return Err(Error::ReentrantOnlyAlone);
-        }
-        for (i, want) in wants.iter().enumerate() {
-            if want.lock.is_empty() {
-                return Err(Error::NoName);
-            }
-            most(want.lock.len(), limits.name_bytes, Scarce::NameBytes)?;
-            if let Mode::Permits { take, of } = want.mode {
-                most(of as usize, limits.permits as usize, Scarce::Permits)?;
-                if take == 0 || take > of {
-                    return Err(Error::BadPermits { take, of });
-                }
-            }
-            if wants[..i].iter().any(|other| other.lock == want.lock) {
-                return Err(Error::Twice(want.lock.clone()));
-            }
-        }
-        if self.waits_for_lock(agent) {
-            return Err(Error::Busy);
-        }
-        for want in wants {
-            let modes = self.holders(&want.lock).map(|it| it.mode);
-            let queued = self.waits.iter().flat_map(|it| self.wants(it));
-            let queued = queued.filter(|other| other.lock == want.lock).map(|other| other.mode);
-            let Some(mode) = modes.chain(queued).next() else { continue };
-            let same = match (mode, want.mode) {
-                (Mode::Permits { of, .. }, Mode::Permits { of: other, .. }) => of == other,
-                (Mode::Permits { .. }, _) | (_, Mode::Permits { .. }) => false,
-                _ => true,
-            };
-            if !same {
-                return Err(Error::OtherKind(want.lock.clone()));
-            }
-            let plain = !matches!(mode, Mode::Permits { .. });
-            if plain && !acquire.reentrant && self.best_hold(agent, &want.lock).is_some() {
-                return Err(Error::AlreadyHeld(want.lock.clone()));
-            }
-        }
-        let fresh = wants.iter().filter(|want| !self.is_wanted(&want.lock)).count();
-        most(self.names() + fresh, limits.names, Scarce::Names)?;
-        let held = self.holds.iter().filter(|it| it.agent.session == session).count();
-        let pending: usize = self.of_session(session).map(|it| self.wants(it).len()).sum();
-        most(held + pending + wants.len(), limits.locks_per_session, Scarce::LocksPerSession)?;
-        if acquire.reentrant
-            && let Some(hold) = self.best_hold(agent, &wants[0].lock)
-        {
-            let short = match (hold.mode, wants[0].mode) {
-                (Mode::Shared, Mode::Exclusive) => true,
-                (Mode::Permits { take, .. }, Mode::Permits { take: wanted, .. }) => wanted > take,
-                _ => false,
-            };
-            if short {
-                return Err(Error::NeedsUpgrade(wants[0].lock.clone()));
-            }
-            most(hold.depth as usize + 1, limits.depth as usize, Scarce::Depth)?;
-            let token = hold.token;
-            let hold =
-                self.holds.iter_mut().find(|it| it.token == token && it.lock == wants[0].lock);
-            let hold = hold.expect("it is held");
-            hold.depth += 1;
-            return Ok(told(hold));
-        }
-        let free = |want: &&Want| self.queue(&want.lock).is_empty() && self.admits(want, None);
-        let Some(taken) = wants.iter().find(|want| !free(want)) else {
-            return Ok(self.grant(agent, request, wants));
-        };
-        if impatient(acquire.patience) {
-            return Err(Error::Conflict(taken.lock.clone()));
-        }
-        self.room(session, wants.iter().map(|want| &want.lock))?;
-        self.wait(agent, request, acquire.patience, AGoal::Locks(wants.clone()))
-    }
-
-    fn names(&self) -> usize {
-        let mut locks: Vec<Name> = self.holds.iter().map(|it| it.lock.clone()).collect();
-        locks.extend(self.waits.iter().flat_map(|it| self.wants(it)).map(|want| want.lock));
-        locks.sort();
-        locks.dedup();
-        locks.len() + self.leaders.len()
-    }
-
-    fn waits_for_lock(&self, agent: Agent) -> bool {
-        self.waits.iter().any(|it| it.agent == agent && !matches!(it.goal, AGoal::Lead(_)))
-    }
-
-    fn room<'a>(
-        &self,
-        session: SessionId,
-        locks: impl Iterator<Item = &'a Name>,
-    ) -> Result<(), Error> {
-        let limits = &self.config.limits;
-        let waits = self.of_session(session).count();
-        most(waits + 1, limits.waits_per_session, Scarce::WaitsPerSession)?;
-        for lock in locks {
-            most(self.queue(lock).len() + 1, limits.waiters_per_lock, Scarce::WaitersPerLock)?;
-        }
-        Ok(())
-    }
-
-    fn held(&self, session: SessionId, lock: &Name, token: Token) -> Result<AHold, Error> {
-        let mine = || self.holders(lock).filter(|it| it.agent.session == session);
-        if let Some(hold) = mine().find(|it| it.token == token) {
-            return Ok(hold.clone());
-        }
-        match mine().next() {
-            Some(_) => Err(Error::StaleToken { lock: lock.clone(), token }),
-            None => Err(Error::NotHeld(lock.clone())),
-        }
-    }
-
-    fn release(
-        &mut self,
-        session: SessionId,
-        lock: &Name,
-        token: Token,
-        to: Option<SessionId>,
-    ) -> Result<Reply, Error> {
-        let hold = self.held(session, lock, token)?;
-        let Some(to) = to else { return Ok(self.release_level(&hold, Cause::Released)) };
-        if !self.sessions.iter().any(|it| it.id == to) {
-            return Err(Error::UnknownSession(to));
-        }
-        let wanting = self.of_session(to).filter(|it| match &it.goal {
-            AGoal::Locks(wants) => wants.iter().any(|want| want.lock == *lock),
-            _ => false,
-        });
-        let Some(wait) = wanting.min_by_key(|it| it.arrival).cloned() else {
-            return Err(Error::NotWaiting(to));
-        };
-        let fits = self.wants(&wait).iter().all(|want| {
-            if want.lock == *lock {
-                return self.admits(want, Some(token));
-            }
-            self.queue(&want.lock)[0].arrival == wait.arrival && self.admits(want, None)
-        });
-        if !fits {
-            return Err(Error::CannotTake(to));
-        }
-        self.drop_hold(lock, token, Cause::HandedOver);
-        self.serve(wait.arrival);
-        self.overtaken(lock, wait.agent);
-        Ok(Reply::Released { left: 0 })
-    }
-
-    fn release_level(&mut self, hold: &AHold, cause: Cause) -> Reply {
-        if hold.depth == 1 {
-            self.drop_hold(&hold.lock, hold.token, cause);
-            return Reply::Released { left: 0 };
-        }
-        let mut holds = self.holds.iter_mut();
-        let found = holds.find(|it| it.token == hold.token && it.lock == hold.lock);
-        let found = found.expect("it is held");
-        found.depth -= 1;
-        Reply::Released { left: found.depth }
-    }
-
-    fn upgrade(
-        &mut self,
-        session: SessionId,
-        request: RequestId,
-        lock: &Name,
-        token: Token,
-        patience: Patience,
-    ) -> Result<Reply, Error> {
-        let hold = self.held(session, lock, token)?;
-        if hold.mode != Mode::Shared {
-            return Err(Error::NotShared(lock.clone()));
-        }
-        if self.waits_for_lock(hold.agent) {
-            return Err(Error::Busy);
-        }
-        if self.holders(lock).count() == 1 {
-            let reply = self.convert(lock, token, Mode::Exclusive, request);
-            self.overtaken(lock, hold.agent);
-            return Ok(reply);
-        }
-        if impatient(patience) {
-            return Err(Error::Conflict(lock.clone()));
-        }
-        self.room(session, [lock].into_iter())?;
-        self.wait(hold.agent, request, patience, AGoal::Upgrade(lock.clone(), token))
-    }
-
-    fn downgrade(
-        &mut self,
-        session: SessionId,
-        request: RequestId,
-        lock: &Name,
-        token: Token,
-    ) -> Result<Reply, Error> {
-        let hold = self.held(session, lock, token)?;
-        if hold.mode != Mode::Exclusive {
-            return Err(Error::NotExclusive(lock.clone()));
-        }
-        Ok(self.convert(lock, token, Mode::Shared, request))
-    }
-
-    fn cancel(&mut self, id: SessionId, request: RequestId) -> Result<Reply, Error> {
-        let waits = self.of_session(id).find(|it| it.request == request).map(|it| it.arrival);
-        if let Some(arrival) = waits {
-            self.end_wait(arrival, Err(Error::Cancelled));
-            return Ok(Reply::Done);
-        }
-        let session = self.session(id);
-        let forgotten = request <= session.forgotten;
-        let kept = session.kept.get(&request).cloned();
-        let granted = self.held_by_name(id, |it| it.request == request);
-        match kept {
-            Some(Kept::Answer(_) | Kept::Downgrade) => return Ok(Reply::Done),
-            Some(Kept::Grant) => {
-                for (lock, token) in granted {
-                    let hold = self.held(id, &lock, token)?;
-                    self.release_level(&hold, Cause::Cancelled);
-                }
-            }
-            Some(Kept::Upgrade) => {
-                for (lock, token) in granted {
-                    self.convert(&lock, token, Mode::Shared, request);
-                }
-            }
-            Some(Kept::Nested(lock, owner)) => {
-                let agent = Agent { session: id, owner };
-                if let Some(hold) = self.best_hold(agent, &lock).cloned() {
-                    self.release_level(&hold, Cause::Cancelled);
-                }
-            }
-            Some(Kept::Lead) => {
-                let mut led = self.leaders.iter();
-                let led = led.find(|it| it.session == id && it.request == request);
-                if let Some(election) = led.map(|it| it.election.clone()) {
-                    self.vacate(&election, None);
-                }
-            }
-            None if forgotten => return Ok(Reply::Done),
-            None => {}
-        }
-        self.keep(id, request, Kept::Answer(Err(Error::Cancelled)));
-        Ok(Reply::Done)
-    }
-
-    /// Where deadlock policies come in.
-    fn wait(
-        &mut self,
-        agent: Agent,
-        request: RequestId,
-        patience: Patience,
-        goal: AGoal,
-    ) -> Result<Reply, Error> {
-        let until = match patience {
-            Patience::For(span) => Some(self.clock() + span),
-            _ => None,
-        };
-        let arrival = self.arrivals + 1;
-        let upgraded = match &goal {
-            AGoal::Upgrade(lock, _) => Some(lock.clone()),
-            _ => None,
-        };
-        let leads = matches!(goal, AGoal::Lead(_));
-        let wait = AWait { arrival, agent, request, until, goal };
-        self.waits.push(wait.clone());
-        if !leads && let Some(error) = self.objection(&wait, upgraded.as_ref()) {
-            self.waits.pop();
-            return Err(error);
-        }
-        self.arrivals = arrival;
-        self.asking = Some(arrival);
-        match self.config.deadlocks {
-            Policy::Detect(choice) if !leads => {
-                while let Some(cycle) = self.cycle(arrival) {
-                    let victim = self.victim(&cycle, choice);
-                    self.events.push(Event::Deadlock { victim, cycle: cycle.clone() });
-                    let of_victim = self
-                        .waits
-                        .iter()
-                        .find(|it| it.agent == victim && !matches!(it.goal, AGoal::Lead(_)));
-                    let of_victim = of_victim.expect("a victim waits").arrival;
-                    self.end_wait(of_victim, Err(Error::Deadlock { cycle }));
-                    self.settle();
-                }
-            }
-            Policy::WoundWait if !leads => {
-                for (_, other) in self.in_the_way(&wait) {
-                    if agent < other {
-                        self.wound(other, agent);
-                    }
-                }
-            }
-            _ => {}
-        }
-        if let Some(lock) = upgraded
-            && self.waits.iter().any(|it| it.arrival == arrival)
-        {
-            self.overtaken(&lock, agent);
-        }
-        self.settle();
-        self.asking = None;
-        self.answer.take().unwrap_or(Ok(Reply::Waiting))
-    }
-
-    /// Who is in the way of a wait: for each of its locks, who holds it so that it matters, by
-    /// token, and who is ahead, from the nearest.
-    fn in_the_way(&self, wait: &AWait) -> Vec<(Name, Agent)> {
-        let mut found = Vec::new();
-        for want in self.wants(wait) {
-            let own = match &wait.goal {
-                AGoal::Upgrade(_, token) => Some(*token),
-                _ => None,
-            };
-            let mut holders: Vec<&AHold> = self.holders(&want.lock).collect();
-            holders.sort_by_key(|it| it.token);
-            for hold in holders {
-                let matters = want.mode != Mode::Shared || hold.mode == Mode::Exclusive;
-                if matters && Some(hold.token) != own {
-                    found.push((want.lock.clone(), hold.agent));
-                }
-            }
-            for other in self.queue(&want.lock).into_iter().rev() {
-                if order(other) < order(wait) {
-                    found.push((want.lock.clone(), other.agent));
-                }
-            }
-        }
-        found
-    }
-
-    fn objection(&self, wait: &AWait, upgraded: Option<&Name>) -> Option<Error> {
-        let waiter = wait.agent;
-        if matches!(self.config.deadlocks, Policy::None | Policy::Detect(_)) {
-            return None;
-        }
-        for want in self.wants(wait) {
-            if let Mode::Permits { take, of } = want.mode {
-                let mine = self.holders(&want.lock).filter(|it| it.agent == waiter);
-                if mine.map(|it| permits(it.mode)).sum::<u32>() + take > of {
-                    return Some(Error::Deadlock { cycle: vec![Link { waiter, lock: want.lock }] });
-                }
-            }
-        }
-        if self.config.deadlocks == Policy::WaitDie {
-            let elder = self.in_the_way(wait).into_iter().find(|(_, other)| *other < waiter)?;
-            return Some(Error::Died { lock: elder.0, elder: elder.1 });
-        }
-        if let Some((_, by)) = self.wounded.iter().find(|(wounded, _)| *wounded == waiter) {
-            return Some(Error::Wounded { by: *by });
-        }
-        let queue = self.queue(upgraded?);
-        let by = queue.into_iter().find(|it| it.agent < waiter)?.agent;
-        Some(Error::Wounded { by })
-    }
-
-    fn overtaken(&mut self, lock: &Name, agent: Agent) {
-        let queue: Vec<AWait> = self.queue(lock).into_iter().cloned().collect();
-        for wait in queue.into_iter().filter(|it| it.agent != agent) {
-            match self.config.deadlocks {
-                Policy::WaitDie if wait.agent > agent => {
-                    let died = Error::Died { lock: lock.clone(), elder: agent };
-                    self.end_wait(wait.arrival, Err(died));
-                }
-                Policy::WoundWait if wait.agent < agent => {
-                    self.wound(agent, wait.agent);
-                    return;
-                }
-                _ => {}
-            }
-        }
-    }
-
-    fn wound(&mut self, agent: Agent, by: Agent) {
-        let holds = self.holds.iter().any(|it| it.agent == agent);
-        if holds && !self.wounded.iter().any(|(wounded, _)| *wounded == agent) {
-            self.wounded.push((agent, by));
-            self.events.push(Event::Wounded { agent, by });
-        }
-        let mut waits = self.waits.iter();
-        let wait = waits.find(|it| it.agent == agent && !matches!(it.goal, AGoal::Lead(_)));
-        if let Some(arrival) = wait.map(|it| it.arrival) {
-            self.end_wait(arrival, Err(Error::Wounded { by }));
-        }
-    }
-
-    /// Who can never go on, found by letting everybody else go on: whoever does not wait releases
-    /// everything, whoever can be served is, and so on until nothing moves.
-    pub(crate) fn deadlocked(&self) -> Vec<Agent> {
-        let mut world = self.clone();
-        world.waits.retain(|it| !matches!(it.goal, AGoal::Lead(_)));
-        loop {
-            let waiting: Vec<Agent> = world.waits.iter().map(|it| it.agent).collect();
-            world.holds.retain(|it| waiting.contains(&it.agent));
-            let Some(at) = world.waits.iter().position(|it| world.is_ready(it)) else {
-                return waiting;
-            };
-            world.waits.remove(at);
-        }
-    }
-
-    /// The shortest way from a wait that can never end back to it; of several, the one with the
-    /// most senior members first.
-    fn cycle(&self, arrival: u64) -> Option<Vec<Link>> {
-        let stuck = self.deadlocked();
-        let start = self.waits.iter().find(|it| it.arrival == arrival)?.agent;
-        if !stuck.contains(&start) {
-            return None;
-        }
-        (1..=stuck.len()).find_map(|length| self.path(start, start, length, &stuck))
-    }
-
-    fn path(&self, from: Agent, to: Agent, length: usize, stuck: &[Agent]) -> Option<Vec<Link>> {
-        let mut waits = self.waits.iter();
-        let wait = waits.find(|it| it.agent == from && !matches!(it.goal, AGoal::Lead(_)))?;
-        let mut next: Vec<(Agent, Name)> = Vec::new();
-        for (lock, agent) in self.in_the_way(wait) {
-            if stuck.contains(&agent) && !next.iter().any(|(other, _)| *other == agent) {
-                next.push((agent, lock));
-            }
-        }
-        if next.len() > 1 {
-            next.retain(|(agent, _)| *agent != from);
-        }
-        next.sort();
-        for (agent, lock) in next {
-            let link = Link { waiter: from, lock };
-            if length == 1 {
-                if agent == to {
-                    return Some(vec![link]);
-                }
-            } else if agent != to
-                && let Some(mut rest) = self.path(agent, to, length - 1, stuck)
-            {
-                rest.insert(0, link);
-                return Some(rest);
-            }
-        }
-        None
-    }
-
-    fn victim(&self, cycle: &[Link], choice: Victim) -> Agent {
-        let mut agents: Vec<Agent> = cycle.iter().map(|link| link.waiter).collect();
-        agents.sort_by_key(|&agent| std::cmp::Reverse(agent));
-        let holds = |agent| self.holds.iter().filter(|it| it.agent == agent).count();
-        let priority = |agent: Agent| {
-            self.sessions.iter().find(|it| it.id == agent.session).expect("a session").priority
-        };
-        match choice {
-            Victim::Youngest => agents[0],
-            Victim::FewestLocks => *agents.iter().min_by_key(|&&it| holds(it)).expect("some"),
-            Victim::LowestPriority => *agents.iter().min_by_key(|&&it| priority(it)).expect("some"),
-        }
-    }
-
-    fn campaign(
-        &mut self,
-        session: SessionId,
-        request: RequestId,
-        campaign: &Campaign,
-    ) -> Result<Reply, Error> {
-        let limits = self.config.limits.clone();
-        let name = &campaign.election;
-        if name.is_empty() {
-            return Err(Error::NoName);
-        }
-        most(name.len(), limits.name_bytes, Scarce::NameBytes)?;
-        most(campaign.value.len(), limits.value_bytes, Scarce::ValueBytes)?;
-        if campaign.grace > limits.longest_grace {
-            return Err(Error::BadSpan);
-        }
-        let Some(leader) = self.leaders.iter_mut().find(|it| it.election == *name) else {
-            most(self.names() + 1, limits.names, Scarce::Names)?;
-            return Ok(self.elect(session, request, campaign));
-        };
-        let better = campaign.preempt && campaign.rank > leader.rank;
-        let at_once = better && leader.grace.is_zero();
-        let stands =
-            |it: &&AWait| matches!(&it.goal, AGoal::Lead(other) if other.election == *name);
-        let candidates = self.waits.iter().filter(stands).count();
-        if leader.session == session
-            || self.waits.iter().any(|it| stands(&it) && it.agent.session == session)
-        {
-            return Err(Error::AlreadyCandidate(name.clone()));
-        }
-        if !at_once && impatient(campaign.patience) {
-            return Err(Error::Conflict(name.clone()));
-        }
-        most(candidates + 1, limits.waiters_per_lock, Scarce::WaitersPerLock)?;
-        self.room(session, std::iter::empty())?;
-        if at_once {
-            self.vacate(name, Some(Cause::Preempted));
-        } else if better {
-            let (clock, stalled) = (self.clock(), self.stalled);
-            let leader = self.leaders.iter_mut().find(|it| it.election == *name);
-            let leader = leader.expect("somebody leads");
-            if leader.yield_by.is_none() {
-                let by = clock + leader.grace;
-                leader.yield_by = Some(by);
-                let (session, term, by) = (leader.session, leader.term, by + stalled);
-                self.events.push(Event::Yield { election: name.clone(), session, term, by });
-            }
-        }
-        let agent = Agent { session, owner: Owner(0) };
-        self.wait(agent, request, campaign.patience, AGoal::Lead(campaign.clone()))
-    }
-
-    fn elect(&mut self, session: SessionId, request: RequestId, campaign: &Campaign) -> Reply {
-        let term = self.token();
-        self.leaders.push(ALeader {
-            election: campaign.election.clone(),
-            session,
-            term,
-            request,
-            rank: campaign.rank,
-            grace: campaign.grace,
-            value: campaign.value.clone(),
-            yield_by: None,
-        });
-        self.announce(&campaign.election);
-        Reply::Elected { term }
-    }
-
-    /// Ends a leadership, and notes that somebody else may lead.
-    fn vacate(&mut self, election: &Name, cause: Option<Cause>) {
-        let at = self.leaders.iter().position(|it| it.election == *election);
-        let ALeader { session, term, .. } = self.leaders.remove(at.expect("somebody leads"));
-        self.vacated.push(election.clone());
-        if let Some(cause) = cause {
-            let election = election.clone();
-            self.events.push(Event::Deposed { election, session, term, cause });
-        }
-    }
-
-    fn announce(&mut self, election: &Name) {
-        let leader = self.leaders.iter().find(|it| it.election == *election);
-        let leader = leader.map(|it| Leadership {
-            session: it.session,
-            term: it.term,
-            value: it.value.clone(),
-        });
-        self.events.push(Event::Leader { election: election.clone(), leader });
-    }
-
-    fn leads(&mut self, session: SessionId, election: &Name, term: Token) -> Option<&mut ALeader> {
-        let mut leaders = self.leaders.iter_mut();
-        leaders.find(|it| it.election == *election && it.session == session && it.term == term)
     }
 }
 

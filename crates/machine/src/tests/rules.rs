@@ -411,3 +411,23 @@ fn what_there_is_of_a_lock_can_be_seen() {
     let view = world.machine.session(two).expect("it lives");
     assert_eq!((view.holds.len(), view.waits), (1, vec!["jobs/a".into()]));
 }
+
+#[test]
+fn what_is_held_because_of_a_request_is_known_even_if_its_answer_made_room_for_others() {
+    let mut world = World::new(Policy::default());
+    let [one, two] = world.open_several();
+    let token = world.token(one, exclusive("a"));
+    assert_eq!(world.acquire(two, exclusive("a")), waits());
+    let waited = world.last_request();
+    for _ in 0..2 * world.machine.config().limits.replies {
+        let tries = exclusive("a").by(Owner(1)).with(Patience::Try);
+        assert_eq!(world.acquire(two, tries), Err(Error::Conflict("a".into())));
+    }
+    world.release(one, "a", token);
+    let again = world.repeat(two, waited, Call::Acquire(exclusive("a")));
+    assert!(granted(&again) > token);
+    assert_eq!(world.call(two, Call::Cancel { request: waited }), Ok(Reply::Done));
+    assert_eq!(world.machine.lock("a"), None, "no ghost is left behind");
+    let again = world.repeat(two, waited, Call::Acquire(exclusive("a")));
+    assert_eq!(again, Err(Error::Forgotten(waited)));
+}
