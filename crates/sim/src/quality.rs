@@ -43,6 +43,8 @@ pub struct Detection {
     pub observer: NodeId,
     /// How long it took until it suspected the node for good; `None` if it never did.
     pub after: Option<Duration>,
+    /// Whether it suspected it already, by mistake: then there was nothing to notice.
+    pub guessed: bool,
 }
 
 /// A suspicion of a node that was up when it began.
@@ -91,7 +93,7 @@ impl Quality {
         watch.end(end)
     }
 
-    /// How long crashes took to be noticed.
+    /// How long crashes took to be noticed, by those who had trusted the node until then.
     pub fn detection(&self) -> Percentiles {
         Percentiles::of(self.noticed().collect())
     }
@@ -107,13 +109,22 @@ impl Quality {
     }
 
     fn noticed(&self) -> impl Iterator<Item = Duration> + '_ {
-        self.detections.iter().filter_map(|detection| detection.after)
+        let news = self.detections.iter().filter(|detection| !detection.guessed);
+        news.filter_map(|detection| detection.after)
     }
 
     /// How often a node suspects a live peer, per pair and `unit` of time that both are up.
     pub fn mistake_rate(&self, unit: Duration) -> Option<f64> {
         let exposure = self.exposure.div_duration_f64(unit);
         (exposure > 0.0).then(|| self.mistakes.len() as f64 / exposure)
+    }
+
+    /// The same per `unit` of time that one trusts the other: fair to detectors that never take a
+    /// suspicion back, and so have no occasion for a second mistake.
+    pub fn mistake_hazard(&self, unit: Duration) -> Option<f64> {
+        let trust = self.exposure.saturating_sub(self.mistaken);
+        let rate = || self.mistakes.len() as f64 / trust.div_duration_f64(unit);
+        (!trust.is_zero()).then(rate)
     }
 
     /// How long mistakes last, of those that ended.
@@ -236,10 +247,12 @@ impl Watch {
     fn account(&mut self, node: NodeId, now: Time, over: bool) {
         let Some((at, witnesses)) = self.down.remove(&node) else { return };
         for observer in witnesses {
-            let since = self.suspects.get(&(observer, node)).map(|(since, _)| (*since).max(at));
+            let since = self.suspects.get(&(observer, node)).map(|(since, _)| *since);
             if since.is_some() || over {
-                let after = since.map(|since| since.min(now) - at);
-                self.quality.detections.push(Detection { crashed: node, at, observer, after });
+                let after = since.map(|since| since.clamp(at, now) - at);
+                let guessed = since.is_some_and(|since| since < at);
+                let detection = Detection { crashed: node, at, observer, after, guessed };
+                self.quality.detections.push(detection);
             }
         }
     }
@@ -318,9 +331,11 @@ mod tests {
     }
 
     #[test]
-    fn a_suspicion_that_came_true_was_a_mistake_until_then_and_takes_no_time_to_notice() {
+    fn a_suspicion_that_came_true_was_a_mistake_until_then_and_is_no_discovery() {
         let quality = quality(2, &[(10, 1, suspects(0)), (30, 0, Event::Crash)]);
         assert_eq!(quality.detections[0].after, Some(Duration::ZERO));
+        assert!(quality.detections[0].guessed);
+        assert_eq!((quality.quickest(), quality.missed()), (None, 0));
         assert_eq!(quality.mistakes[0].lasted, Some(MS * 20));
         assert_eq!(quality.mistaken, MS * 20);
     }
@@ -373,6 +388,7 @@ mod tests {
         assert_eq!(quality.exposure, MS * 200);
         assert_eq!(quality.mistake_rate(MS * 100), Some(1.5));
         assert_eq!(quality.mistaken_share(), Some(18.0 / 200.0));
+        assert_eq!(quality.mistake_hazard(MS * 182), Some(3.0));
         let twice = quality.clone().and(quality);
         assert_eq!(twice.mistake_rate(MS * 100), Some(1.5));
         assert_eq!(twice.mistake_recurrence().mean, MS * 40);
