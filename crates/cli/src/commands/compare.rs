@@ -3,6 +3,7 @@
 
 mod claims;
 mod election;
+mod fd;
 mod html;
 mod mutex;
 mod plot;
@@ -20,21 +21,22 @@ use serde::Serialize;
 use crate::{Done, Failure, Terminal, find};
 use claims::Claims;
 use election::Election;
-use mutex::Size;
+use fd::Detectors;
+use mutex::{Beside, Size};
 
 /// Compare the algorithms of a family: measured, in theory, and as the lectures have it
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The family: mutex or election
+    /// The family: mutex, election or fd
     pub family: String,
-    /// Numbers of nodes
+    /// Numbers of nodes [default: 3,7,13,31,57; for fd: 5]
     #[arg(long, short, value_name = "N,…", value_delimiter = ',')]
-    #[arg(default_values_t = [3, 7, 13, 31, 57], value_parser = clap::value_parser!(u32).range(2..=1000))]
+    #[arg(value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub nodes: Vec<u32>,
-    /// How many runs under load to average over
-    #[arg(long, value_name = "K", default_value_t = 3)]
+    /// How many runs with chance in them to average over [default: 3; for fd: 20]
+    #[arg(long, value_name = "K")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1000))]
-    pub seeds: u64,
+    pub seeds: Option<u64>,
     /// Only these algorithms, with or without the family
     #[arg(long, value_name = "ID,…", value_delimiter = ',')]
     pub only: Vec<String>,
@@ -50,6 +52,18 @@ pub struct Args {
     /// Write a page with tables and plots to this file
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+}
+
+impl Args {
+    /// The numbers of nodes, and the number of runs.
+    fn sizes(&self) -> (&[u32], u64) {
+        let (nodes, seeds) = match self.family.as_str() {
+            "fd" => (fd::NODES, fd::SEEDS),
+            _ => (&[3, 7, 13, 31, 57][..], 3),
+        };
+        let given = Some(self.nodes.as_slice()).filter(|nodes| !nodes.is_empty());
+        (given.unwrap_or(nodes), self.seeds.unwrap_or(seeds))
+    }
 }
 
 /// Everything that was measured, and everything there is to say beside it.
@@ -87,6 +101,22 @@ impl Algorithm {
 pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<Done, Failure> {
     let algorithms = chosen(args)?;
     let stop = super::run::stop_on_ctrl_c();
+    if args.family == "fd" {
+        let (detectors, whole) = watch(args, &algorithms, &stop);
+        if !whole {
+            // Whoever stopped it wants what there is.
+            let _ = writeln!(terminal.stderr(), "stopped before everything was measured");
+        }
+        let done = if whole { Done::Well } else { Done::Interrupted };
+        let sheets = detectors.sheets();
+        let text = || {
+            let tables = tables::text(detectors.sheets(), terminal.width);
+            tables + &detectors.text_plot(terminal.width)
+        };
+        let page = || html::detectors(&detectors);
+        print(args, &detectors, || tables::markdown(sheets), text, page, out)?;
+        return Ok(done);
+    }
     let comparison = compare(args, &algorithms, &stop);
     let compared = comparison.algorithms.len();
     let done = if compared < algorithms.len() {
@@ -97,29 +127,66 @@ pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<
     } else {
         Done::Well
     };
+    let markdown = || tables::markdown(tables::sheets(&comparison));
+    let text = || tables::text(tables::sheets(&comparison), terminal.width);
+    print(args, &comparison, markdown, text, || html::page(&comparison), out)?;
+    Ok(done)
+}
+
+/// Prints what was measured in the form that was asked for.
+fn print(
+    args: &Args,
+    measured: &impl Serialize,
+    markdown: impl FnOnce() -> String,
+    text: impl FnOnce() -> String,
+    page: impl FnOnce() -> String,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     if let Some(path) = &args.html {
-        let page = html::page(&comparison);
         let failed = |error| Failure::File { path: path.clone(), error };
-        std::fs::write(path, page).map_err(failed)?;
+        std::fs::write(path, page()).map_err(failed)?;
         if !args.json && !args.markdown {
             writeln!(out, "wrote {}", path.display())?;
-            return Ok(done);
+            return Ok(());
         }
     }
     if args.json {
-        serde_json::to_writer_pretty(&mut *out, &comparison).map_err(std::io::Error::from)?;
+        serde_json::to_writer_pretty(&mut *out, measured).map_err(std::io::Error::from)?;
         writeln!(out)?;
     } else if args.markdown {
-        out.write_all(tables::markdown(&comparison).as_bytes())?;
+        out.write_all(markdown().as_bytes())?;
     } else {
-        out.write_all(tables::text(&comparison, terminal.width).as_bytes())?;
+        out.write_all(text().as_bytes())?;
     }
-    Ok(done)
+    Ok(())
+}
+
+/// A bar on a terminal, and nothing elsewhere.
+fn progress(steps: usize) -> ProgressBar {
+    let progress = ProgressBar::new(steps as u64);
+    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg:30}") {
+        progress.set_style(style);
+    }
+    progress
+}
+
+/// Measures failure detectors, and says whether all of them.
+fn watch(args: &Args, algorithms: &[&'static Info], stop: &AtomicBool) -> (Detectors, bool) {
+    let (nodes, seeds) = args.sizes();
+    let progress = progress(fd::steps(algorithms, nodes));
+    let on = |what: &str| {
+        progress.inc(1);
+        progress.set_message(what.to_owned());
+        !stop.load(Ordering::Relaxed)
+    };
+    let measured = fd::measure(algorithms, nodes, seeds, on);
+    progress.finish_and_clear();
+    measured
 }
 
 /// The algorithms that are compared.
 fn chosen(args: &Args) -> Result<Vec<&'static Info>, Failure> {
-    if !["mutex", "election"].contains(&args.family.as_str()) {
+    if !["mutex", "election", "fd"].contains(&args.family.as_str()) {
         let family = &args.family;
         let text = match find(family) {
             Ok(info) => format!(
@@ -128,7 +195,7 @@ fn chosen(args: &Args) -> Result<Vec<&'static Info>, Failure> {
                 info.name()
             ),
             Err(_) => {
-                format!("there is nothing to compare about {family:?}; try mutex or election")
+                format!("there is nothing to compare about {family:?}; try mutex, election or fd")
             }
         };
         return Err(Failure::Usage(text));
@@ -151,21 +218,18 @@ fn chosen(args: &Args) -> Result<Vec<&'static Info>, Failure> {
 
 fn compare(args: &Args, algorithms: &[&'static Info], stop: &AtomicBool) -> Comparison {
     let election = args.family == "election";
-    // Drawn on a terminal only.
-    let progress = ProgressBar::new((algorithms.len() * args.nodes.len()) as u64);
-    if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg:30}") {
-        progress.set_style(style);
-    }
+    let (given, seeds) = args.sizes();
+    let progress = progress(algorithms.len() * given.len());
     let on = |_: &&&Info| !stop.load(Ordering::Relaxed);
     let measured = algorithms.iter().take_while(on).map(|&info| {
         let (mut sizes, mut elections) = (Vec::new(), Vec::new());
-        for &nodes in &args.nodes {
+        for &nodes in given {
             progress.set_message(format!("{} × {nodes}", info.name()));
             if election {
                 let calls = election::initiators(nodes).into_iter();
                 elections.extend(calls.map(|call| election::measure(info, nodes, call)));
             } else {
-                sizes.push(mutex::measure(info, nodes, args.seeds));
+                sizes.push(mutex::measure(info, nodes, seeds));
             }
             progress.inc(1);
         }
@@ -174,8 +238,8 @@ fn compare(args: &Args, algorithms: &[&'static Info], stop: &AtomicBool) -> Comp
     let algorithms: Vec<Algorithm> = measured.collect();
     progress.finish_and_clear();
     let claims = Claims::about(algorithms.iter().map(|algorithm| algorithm.id));
-    let (family, nodes) = (args.family.clone(), args.nodes.clone());
-    Comparison { family, nodes, seeds: args.seeds, stay: mutex::STAY, algorithms, claims }
+    let (family, nodes) = (args.family.clone(), given.to_vec());
+    Comparison { family, nodes, seeds, stay: mutex::STAY, algorithms, claims }
 }
 
 /// A number as one would write it: no more than two decimals, and none that are zero.
@@ -197,7 +261,7 @@ mod tests {
         Args {
             family: family.to_owned(),
             nodes: nodes.to_vec(),
-            seeds: 1,
+            seeds: Some(1),
             only: only.iter().map(ToString::to_string).collect(),
             mutants: false,
             markdown: false,
@@ -213,7 +277,7 @@ mod tests {
     #[test]
     fn the_table_of_two_algorithms_among_three_nodes() {
         let comparison = compared(&args("mutex", &[3], &["ricart-agrawala", "mutex/token-ring"]));
-        let text = tables::text(&comparison, 120);
+        let text = tables::text(tables::sheets(&comparison), 120);
         let expected = "\
 N = 3
 
@@ -226,7 +290,7 @@ token-ring           2+0 ✓          1    2 ✓    1 ✓    2T+E ✓      2  0.
         assert!(text.starts_with(expected), "{text}");
         assert!(text.contains("[2] ✗ [002] ricart-agrawala, exit: N-1 — double count"), "{text}");
         for width in [120, 100, 80] {
-            let text = tables::text(&comparison, width);
+            let text = tables::text(tables::sheets(&comparison), width);
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
         }
     }
@@ -236,7 +300,10 @@ token-ring           2+0 ✓          1    2 ✓    1 ✓    2T+E ✓      2  0.
         let comparison = compared(&args("mutex", &[7], &["maekawa"]));
         let figures = comparison.algorithms[0].sizes[0].figures.as_ref().expect("it fits");
         assert_eq!(figures.burst.stuck.as_deref(), Some("0 of 7 got in"));
-        assert!(tables::text(&comparison, 120).contains("maekawa: all at once: 0 of 7 got in"));
+        assert!(
+            tables::text(tables::sheets(&comparison), 120)
+                .contains("maekawa: all at once: 0 of 7 got in")
+        );
     }
 
     #[test]
@@ -247,7 +314,10 @@ token-ring           2+0 ✓          1    2 ✓    1 ✓    2T+E ✓      2  0.
         let algorithm = Algorithm { id: info.id, title: info.title, sizes, elections: Vec::new() };
         let mut comparison = compared(&args("mutex", &[2], &["token-ring"]));
         comparison.algorithms.push(algorithm);
-        assert!(tables::markdown(&comparison).contains("ricart-agrawala: – because it needs more"));
+        assert!(
+            tables::markdown(tables::sheets(&comparison))
+                .contains("ricart-agrawala: – because it needs more")
+        );
     }
 
     #[test]
@@ -267,10 +337,11 @@ token-ring           2+0 ✓          1    2 ✓    1 ✓    2T+E ✓      2  0.
     #[test]
     fn the_page_is_well_formed_and_needs_nothing_else() {
         let only = ["centralized", "ricart-agrawala", "maekawa"];
-        for comparison in
-            [compared(&args("mutex", &[3, 7], &only)), compared(&args("election", &[4], &[]))]
-        {
-            let page = html::page(&comparison);
+        for page in [
+            html::page(&compared(&args("mutex", &[3, 7], &only))),
+            html::page(&compared(&args("election", &[4], &[]))),
+            html::detectors(&watched(&args("fd", &[3], &[]))),
+        ] {
             for foreign in ["http:", "https:", "<script", "<link", "src=", "@import", "url("] {
                 assert!(!page.contains(foreign), "{foreign} in the page");
             }
@@ -301,7 +372,8 @@ token-ring           2+0 ✓          1    2 ✓    1 ✓    2T+E ✓      2  0.
 
     #[test]
     fn elections_are_compared_by_initiator() {
-        let text = tables::text(&compared(&args("election", &[4, 20], &["bully"])), 120);
+        let text =
+            tables::text(tables::sheets(&compared(&args("election", &[4, 20], &["bully"]))), 120);
         assert!(
             text.contains("bully             p0        11      11           4       4      p2"),
             "{text}"
@@ -309,12 +381,41 @@ token-ring           2+0 ✓          1    2 ✓    1 ✓    2T+E ✓      2  0.
         assert!(text.contains("✗ [003] bully, best: N-2 election messages"), "{text}");
     }
 
+    fn watched(args: &Args) -> Detectors {
+        let (detectors, whole) = watch(args, &chosen(args).expect("they exist"), &false.into());
+        assert!(whole);
+        detectors
+    }
+
+    #[test]
+    fn detectors_are_compared_over_delay_models_and_the_trade_off_is_drawn() {
+        let detectors = watched(&args("fd", &[4], &["heartbeat", "timeout-sync"]));
+        let text = tables::text(detectors.sheets(), 150);
+        // A beat to every peer in two T; a question and an answer in five.
+        for line in ["heartbeat", "timeout-sync"] {
+            let line = text.lines().find(|it| it.starts_with(line)).expect("it is there");
+            let messages = if line.starts_with("heartbeat") { " 0.5 ✓ " } else { " 0.4 ✓ " };
+            assert!(line.contains("constant T") && line.contains(messages), "{line}");
+            assert!(line.contains("✓ ≤"), "within theory: {line}");
+        }
+        let plot = detectors.text_plot(80);
+        assert!(plot.contains("a  timeout-sync, Tproc = "), "{plot}");
+        assert!(plot.contains("b  heartbeat, timeout = 2, 3"), "{plot}");
+        for width in [150, 100, 80] {
+            let text = tables::text(detectors.sheets(), width) + &detectors.text_plot(width);
+            assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+        }
+        let json = serde_json::to_value(&detectors).expect("it is data");
+        assert_eq!(json["detectors"][0]["figures"][0]["messages"]["theory"], 0.5);
+        assert_eq!(json["tradeoff"][1]["points"][0]["value"], 2.0);
+    }
+
     #[test]
     fn only_families_and_algorithms_that_exist_are_compared() {
         let refused = |family, only: &[&str]| {
             chosen(&args(family, &[3], only)).expect_err("it is refused").to_string()
         };
-        assert!(refused("poetry", &[]).contains("try mutex or election"));
+        assert!(refused("poetry", &[]).contains("try mutex, election or fd"));
         assert!(refused("mutex/lamport", &[]).contains("compare mutex --only lamport"));
         assert!(refused("mutex", &["election/bully"]).contains("is not of the family mutex"));
         assert!(refused("mutex", &["ricart-agrwala"]).contains("mutex/ricart-agrawala"));

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::fd::Detectors;
 use super::mutex::Figures;
 use super::plot::{Line, Plot};
 use super::tables::{Sheet, sheets};
@@ -40,15 +41,39 @@ svg .grid { stroke: var(--rule); stroke-width: .5; }
 .c4 { --c: var(--c4); } .c5 { --c: var(--c5); } .c6 { --c: var(--c6); } .c7 { --c: var(--c7); }
 ";
 
-/// The whole page.
-pub(super) fn page(comparison: &Comparison) -> String {
-    let family = escape(&comparison.family);
-    let mut page = format!(
+/// How a page begins.
+fn head(family: &str, title: &str) -> String {
+    let (family, title) = (escape(family), escape(title));
+    format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
          <title>conclave compare {family}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n\
-         <h1>{family}: measured, in theory, and as the lectures have it</h1>\n"
-    );
+         <h1>{family}: {title}</h1>\n"
+    )
+}
+
+/// The whole page about failure detectors.
+pub(super) fn detectors(detectors: &Detectors) -> String {
+    let mut page = head("fd", "how soon, how often wrong, and for how many messages");
+    let _ = writeln!(page, "<p class=\"about\">{}</p>", escape(&detectors.summary()));
+    if let Some(svg) = detectors.svg_plot() {
+        let _ = write!(
+            page,
+            "<h2>The trade-off</h2>\n<figure><figcaption>Mistakes over detection time, exponential \
+             delays</figcaption>\n{svg}</figure>\n"
+        );
+    }
+    for sheet in detectors.sheets() {
+        table(&sheet, &mut page);
+    }
+    page.push_str("</body>\n</html>\n");
+    page
+}
+
+/// The whole page.
+pub(super) fn page(comparison: &Comparison) -> String {
+    let title = "measured, in theory, and as the lectures have it";
+    let mut page = head(&comparison.family, title);
     let _ = writeln!(
         page,
         "<p class=\"about\">Every message takes one unit of time T. Under load, everybody asks \

@@ -170,7 +170,7 @@ impl Line {
 }
 
 /// Where numbers lie on the page.
-struct Axis {
+pub(super) struct Axis {
     least: f64,
     most: f64,
     log: bool,
@@ -179,14 +179,14 @@ struct Axis {
 }
 
 impl Axis {
-    fn new((least, most): (f64, f64), log: bool, from: f64, to: f64) -> Self {
+    pub(super) fn new((least, most): (f64, f64), log: bool, from: f64, to: f64) -> Self {
         // From zero, unless there is none; and never from somewhere to the same place.
         let least = if log { least } else { 0.0 };
         let most = if most > least { most } else { least + 1.0 };
         Self { least, most, log, from, to }
     }
 
-    fn at(&self, value: f64) -> f64 {
+    pub(super) fn at(&self, value: f64) -> f64 {
         let part = if self.log {
             (value / self.least).ln() / (self.most / self.least).ln()
         } else {
@@ -196,7 +196,7 @@ impl Axis {
     }
 
     /// Round numbers: 1, 2 and 5 times the powers of ten.
-    fn ticks(&self) -> Vec<f64> {
+    pub(super) fn ticks(&self) -> Vec<f64> {
         let powers = (-6..=9).map(|power| 10_f64.powi(power));
         let round: Vec<f64> = powers.flat_map(|power| [1.0, 2.0, 5.0].map(|k| k * power)).collect();
         if self.log {

@@ -38,9 +38,9 @@ const ELECTION: [&str; 7] =
     ["algorithm", "initiator", "messages", "theory", "turnaround", "theory", "leader"];
 
 /// For a terminal of this width, without the columns that do not fit.
-pub(super) fn text(comparison: &Comparison, width: usize) -> String {
+pub(super) fn text(sheets: Vec<Sheet>, width: usize) -> String {
     let mut text = String::new();
-    for mut sheet in sheets(comparison) {
+    for mut sheet in sheets {
         let left_out = sheet.fit(width);
         if !left_out.is_empty() {
             let columns = left_out.join(", ");
@@ -130,11 +130,11 @@ fn wrapped(note: &str, width: usize) -> String {
 }
 
 /// As Markdown.
-pub(super) fn markdown(comparison: &Comparison) -> String {
+pub(super) fn markdown(sheets: Vec<Sheet>) -> String {
     let escape = |cell: &String| cell.replace('|', "\\|").replace('*', "\\*");
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     let mut text = String::new();
-    for sheet in sheets(comparison) {
+    for sheet in sheets {
         let _ = write!(text, "## {}\n\n", sheet.title);
         text += &line(sheet.head.iter().map(|head| escape(&head.replace("- ", ""))).collect());
         let rule = |i| if i < sheet.words { "---" } else { "---:" };
