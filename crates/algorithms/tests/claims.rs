@@ -8,15 +8,18 @@
 
 mod support;
 
+use std::collections::BTreeSet;
+
 use conclave_algorithms::catalogue;
 use conclave_algorithms::mutex::{
     self, centralized, dijkstra_self_stabilizing_ring as registers, physical_clock_order as clock,
     token_ring, token_ring_ft, token_ring_handler, token_ring_loss_probe, token_ring_misra,
     token_ring_on_demand,
 };
-use conclave_check::{CheckSpec, Progress, Report, Stop, Verdict};
+use conclave_check::{CheckSpec, Progress, Report, Stop, Verdict, Violation};
 use conclave_lab::claims::{self, Check, Claims, Expected, Size};
-use conclave_protocol::{Entry, Info, Property};
+use conclave_protocol::{Decision, Entry, Info, Mark, Property};
+use conclave_sim::{End, Event, RunSpec, Tracing};
 use libtest_mimic::{Arguments, Failed, Trial};
 use support::talk::Talkative;
 
@@ -66,6 +69,11 @@ fn entry(claims: &Claims) -> Result<(), Failed> {
         let (states, depth) = (report.coverage.states, report.coverage.depth);
         println!("{}: {} nodes, {states} states, {depth} deep", info.id, check.nodes);
         for &property in check.properties {
+            if let Some(Verdict::Violated(violation)) = report.verdict(property)
+                && !check.talk
+            {
+                go_round(info, &spec, property, violation)?;
+            }
             if let Some(found) = contradiction(check, &report, property) {
                 let Check { nodes, requests, expected, budgets, .. } = check;
                 wrong.push(format!(
@@ -76,6 +84,50 @@ fn entry(claims: &Claims) -> Result<(), Failed> {
         }
     }
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
+}
+
+/// Follows an endless run in the simulator, three times round its loop.
+fn go_round(
+    info: &Info,
+    spec: &CheckSpec,
+    property: Property,
+    violation: &Violation,
+) -> Result<(), Failed> {
+    let Some(from) = violation.loop_from else { return Ok(()) };
+    let (way, round) = violation.decisions.split_at(from);
+    let follow = |decisions: Vec<Decision>| {
+        let mut run = RunSpec::new(info, spec.setup.clone());
+        (run.tracing, run.decisions) = (Tracing::Full, Some(decisions));
+        conclave_lab::run(&run).expect("it is in the catalogue").expect("it runs")
+    };
+    let before = follow(way.to_vec()).trace.records.len();
+    let outcome = follow([way, round, round, round].concat());
+    if outcome.end != End::Decisions {
+        return Err(format!("{property}: the loop cannot be followed: {:?}", outcome.end).into());
+    }
+    // Who waits when the loop begins, and who enters in it.
+    let (mut waiting, mut entered) = (BTreeSet::new(), BTreeSet::new());
+    for (place, record) in outcome.trace.records.iter().enumerate() {
+        match record.event() {
+            Event::Request(Mark::Asked) if place < before => {
+                waiting.insert(record.node);
+            }
+            Event::Notice(Mark::Entered { .. }) if place < before => {
+                waiting.remove(&record.node);
+            }
+            Event::Notice(Mark::Entered { .. }) => {
+                entered.insert(record.node);
+            }
+            _ => {}
+        }
+    }
+    let violated = match property {
+        Property::NoDeadlock => !waiting.is_empty() && entered.is_empty(),
+        Property::NoStarvation => !waiting.is_subset(&entered),
+        _ => true,
+    };
+    let text = || format!("{property}: {waiting:?} wait, and in the loop {entered:?} enter").into();
+    if violated { Ok(()) } else { Err(text()) }
 }
 
 /// What was found, if it is not what was expected.

@@ -3,7 +3,7 @@
 //! simulator, too.
 
 use conclave_algorithms::catalogue;
-use conclave_check::{CheckSpec, Progress, Report, Stop, Verdict};
+use conclave_check::{CheckSpec, Progress, Report, Requests, Stop, Verdict};
 use conclave_protocol::{Channels, Info, Links, Property, Setup, Topology};
 use conclave_sim::{JudgeLimits, RunSpec, Tracing, judge};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -24,7 +24,7 @@ fn compare(info: &'static Info) -> Result<(), Failed> {
             for crashes in [0, 1] {
                 let Some(mut spec) = spec(info, nodes) else { continue };
                 (spec.requests, spec.channels, spec.budgets.crashes) =
-                    (requests, channels, crashes);
+                    (Requests::AtMost(requests), channels, crashes);
                 let [full, reduced] =
                     [false, true].map(|reduction| check(&CheckSpec { reduction, ..spec.clone() }));
                 let cut =

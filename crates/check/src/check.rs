@@ -16,7 +16,7 @@ use crate::symmetry::{Canon, Group, Renamings};
 use crate::witness::{Pick, Start, explain, retrace};
 use crate::worker::Shape;
 use crate::worker::Worker;
-use crate::{CheckError, CheckSpec};
+use crate::{CheckError, CheckSpec, Requests};
 
 /// The space of a check, and the state in which all nodes have booted.
 pub(crate) fn begin<P: Protocol, C: Client<P>>(
@@ -33,7 +33,7 @@ pub(crate) fn begin<P: Protocol, C: Client<P>>(
     let mut space = Space::new(Box::new(Known::<P, C>::new(rules)), watch, spec);
     let (mut start, mut sent) = (vec![0; shape.slots()], Vec::new());
     for node in topology.nodes() {
-        let asks = if spec.clients.contains(&node.0) { requests } else { 0 };
+        let asks = if spec.clients.contains(&node.0) { requests } else { Requests::AtMost(0) };
         let off = space.nodes.off(node, asks);
         let boot = space.nodes.word(Word::Boot { remembers: true });
         let (step, ways) = space.take(off, boot);
@@ -232,7 +232,7 @@ mod tests {
         let nodes = topology.len();
         let mut spec = CheckSpec::new(&entry.info, Setup::new(topology), 0..nodes);
         spec.properties = vec![Property::Exclusion];
-        (spec.channels, spec.requests) = (channels, 2);
+        (spec.channels, spec.requests) = (channels, Requests::AtMost(2));
         let watch = Watch::of(&spec);
         let shape = Shape::new(&spec, watch);
         let (space, start) = begin::<P, C>(entry, &spec, watch).expect("it can be checked");

@@ -10,13 +10,13 @@
 
 use std::collections::VecDeque;
 
-use conclave_protocol::{NodeId, Property};
-use rustc_hash::FxHashMap;
+use conclave_protocol::{NodeId, Property, names};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::CheckError;
 use crate::graph::{Edge, Edges, Graph};
 use crate::search::Log;
-use crate::witness::{Pick, names};
+use crate::witness::Pick;
 use crate::worker::{FAIR, Shape};
 
 /// A run that ends in a loop.
@@ -104,7 +104,7 @@ impl<'a> Liveness<'a> {
                 _ => true,
             };
             if wanted && self.is_fair(component) {
-                let nearest = component.iter().map(|&it| self.log.path(it).len()).min();
+                let nearest = component.iter().map(|&it| self.log.depth(it)).min();
                 let nearest = nearest.unwrap_or(usize::MAX);
                 if best.as_ref().is_none_or(|(known, _)| nearest < *known) {
                     best = Some((nearest, component.to_vec()));
@@ -119,80 +119,63 @@ impl<'a> Liveness<'a> {
     /// it can be gone round at all.
     fn is_fair(&self, component: &[u32]) -> bool {
         let inside = Members::new(component);
-        let has_edge = component
-            .iter()
-            .any(|&it| self.graph.edges(it).iter().any(|edge| inside.has(edge.target)));
-        has_edge && self.demands(component, &inside).is_some()
-    }
-
-    /// For each event that must not be left out: a state where it is impossible, or an edge.
-    /// `None` if an event is possible all over the component and leads out of it everywhere.
-    fn demands(&self, component: &[u32], inside: &Members) -> Option<Vec<Demand>> {
         let mut possible: FxHashMap<u16, usize> = FxHashMap::default();
-        let mut happens: FxHashMap<u16, (u32, usize)> = FxHashMap::default();
+        let mut happens: FxHashSet<u16> = FxHashSet::default();
+        let mut has_edge = false;
         for &state in component {
-            let mut here: Vec<u16> = Vec::new();
-            for (place, edge) in self.graph.edges(state).iter().enumerate() {
-                if edge.flags & FAIR == 0 {
-                    continue;
-                }
-                if !here.contains(&edge.event) {
-                    here.push(edge.event);
-                }
-                if inside.has(edge.target) {
-                    happens.entry(edge.event).or_insert((state, place));
-                }
+            for edge in self.graph.edges(state).iter().filter(|edge| inside.has(edge.target)) {
+                has_edge = true;
+                happens.insert(edge.event);
             }
-            for event in here {
+            for event in self.forced(state) {
                 *possible.entry(event).or_default() += 1;
             }
         }
-        let mut demands = Vec::new();
-        let mut events: Vec<(u16, usize)> = possible.into_iter().collect();
-        events.sort_unstable();
-        for (event, states) in events {
-            if let Some(&(state, place)) = happens.get(&event) {
-                demands.push(Demand { state, edge: Some(place) });
-            } else if states < component.len() {
-                let impossible = |state: &&u32| {
-                    !self.graph.edges(**state).iter().any(|edge| edge.event == event)
-                };
-                let state = component.iter().find(impossible).copied()?;
-                demands.push(Demand { state, edge: None });
-            } else {
-                return None;
-            }
-        }
-        Some(demands)
+        let kept =
+            |(event, states): (&u16, &usize)| *states < component.len() || happens.contains(event);
+        has_edge && possible.iter().all(kept)
     }
 
-    /// The way into the component and round it, past everything that fairness demands.
+    /// The events that have to happen if they are possible for ever, and are in this state; each
+    /// once.
+    fn forced(&self, state: u32) -> Vec<u16> {
+        let edges = self.graph.edges(state).iter();
+        let mut forced: Vec<u16> =
+            edges.filter(|edge| edge.flags & FAIR != 0).map(|edge| edge.event).collect();
+        forced.sort_unstable();
+        forced.dedup();
+        forced
+    }
+
+    /// The way into the component and round it, by a round that is fair: of the events that are
+    /// possible where it begins, each happens on the way or is impossible somewhere.
     fn go_round(&self, component: &[u32], bad: Bad, why: String) -> Lasso {
         let inside = Members::new(component);
-        let first = component.iter().copied().min_by_key(|&it| (self.log.path(it).len(), it));
+        let first = component.iter().copied().min_by_key(|&it| (self.log.depth(it), it));
         let first = first.expect("a component has states");
         let mut path: Vec<Pick> = self.log.path(first).into_iter().map(Pick::Print).collect();
         let loop_from = path.len();
-        let mut demands = self.demands(component, &inside).expect("the component is fair");
-        if let Bad::Lacks(bit) = bad {
-            let lacking = component.iter().find(|&&it| self.graph.label(it) & bit == 0);
-            demands.extend(lacking.map(|&state| Demand { state, edge: None }));
-        }
+        let lacks = |state: u32| match bad {
+            Bad::Lacks(bit) => self.graph.label(state) & bit == 0,
+            _ => true,
+        };
+        let (mut owed, mut lacking) = (self.forced(first), lacks(first));
         let mut here = first;
-        for demand in demands {
-            here = self.walk(here, demand.state, &inside, &mut path);
-            if let Some(place) = demand.edge {
-                here = self.step(here, place, &mut path);
-            }
+        while !owed.is_empty() || !lacking {
+            let pays = |edge: &Edge| {
+                let forced = self.forced(edge.target);
+                owed.iter().any(|event| *event == edge.event || !forced.contains(event))
+                    || !lacking && lacks(edge.target)
+            };
+            let edge = self.walk(here, &inside, pays, &mut path);
+            here = edge.target;
+            let forced = self.forced(here);
+            owed.retain(|event| *event != edge.event && forced.contains(event));
+            lacking |= lacks(here);
         }
-        if path.len() == loop_from {
-            // Nothing is demanded; any step that stays inside will do.
-            let edges = self.graph.edges(here);
-            if let Some(place) = edges.iter().position(|edge| inside.has(edge.target)) {
-                here = self.step(here, place, &mut path);
-            }
+        if here != first || path.len() == loop_from {
+            self.walk(here, &inside, |edge| edge.target == first, &mut path);
         }
-        self.walk(here, first, &inside, &mut path);
         let why = match bad {
             Bad::Stuck => {
                 let waiting = self.graph.label(first) & 0xffff;
@@ -206,46 +189,44 @@ impl<'a> Liveness<'a> {
         Lasso { path, loop_from, why }
     }
 
-    fn step(&self, from: u32, place: usize, path: &mut Vec<Pick>) -> u32 {
-        path.push(Pick::Place(place));
-        self.graph.edges(from)[place].target
-    }
-
-    /// Goes from one state to another by the shortest way within the component.
-    fn walk(&self, from: u32, to: u32, inside: &Members, path: &mut Vec<Pick>) -> u32 {
+    /// Goes by the shortest way within the component to an edge that is wanted, and along it.
+    fn walk(
+        &self,
+        from: u32,
+        inside: &Members,
+        wanted: impl Fn(&Edge) -> bool,
+        path: &mut Vec<Pick>,
+    ) -> Edge {
         let mut reached: FxHashMap<u32, (u32, usize)> = FxHashMap::default();
         let mut queue = VecDeque::from([from]);
-        while from != to && !reached.contains_key(&to) {
+        loop {
             let here = queue.pop_front().expect("a component is strongly connected");
             for (place, edge) in self.graph.edges(here).iter().enumerate() {
-                let Edge { target, .. } = *edge;
-                if target != from && inside.has(target) && !reached.contains_key(&target) {
-                    reached.insert(target, (here, place));
-                    queue.push_back(target);
+                if !inside.has(edge.target) {
+                    continue;
+                }
+                if wanted(edge) {
+                    let mut places = vec![Pick::Place(place)];
+                    let mut back = here;
+                    while back != from {
+                        let (before, place) = reached[&back];
+                        places.push(Pick::Place(place));
+                        back = before;
+                    }
+                    path.extend(places.into_iter().rev());
+                    return *edge;
+                }
+                if edge.target != from && !reached.contains_key(&edge.target) {
+                    reached.insert(edge.target, (here, place));
+                    queue.push_back(edge.target);
                 }
             }
         }
-        let mut places = Vec::new();
-        let mut here = to;
-        while here != from {
-            let (before, place) = reached[&here];
-            places.push(Pick::Place(place));
-            here = before;
-        }
-        path.extend(places.into_iter().rev());
-        to
     }
 }
 
-/// Something that a fair round has to pass.
-struct Demand {
-    state: u32,
-    /// The edge to take there, by its place; none if being there is enough.
-    edge: Option<usize>,
-}
-
 /// A set of states, for asking.
-struct Members(rustc_hash::FxHashSet<u32>);
+struct Members(FxHashSet<u32>);
 
 impl Members {
     fn new(states: &[u32]) -> Self {

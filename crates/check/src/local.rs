@@ -7,7 +7,7 @@ use conclave_protocol::{
     Topology,
 };
 
-use crate::{CheckSpec, Timers};
+use crate::{CheckSpec, Requests, Timers};
 
 /// Everything at one node: the algorithm's state, the application, and what the driver keeps for
 /// them.
@@ -20,7 +20,7 @@ pub(crate) struct Local<P: Protocol, C> {
     pub(crate) timers: Vec<(P::Timer, Duration)>,
     pub(crate) stable: Option<P::Stable>,
     /// How often the application may still ask.
-    pub(crate) left: u32,
+    pub(crate) left: Requests,
     pub(crate) standing: Standing,
     /// Whom the failure detector has told this node to suspect, one bit each.
     pub(crate) told: u32,
@@ -104,7 +104,7 @@ pub(crate) struct Rules<P: Protocol> {
     pub(crate) topology: Topology,
     pub(crate) config: P::Config,
     pub(crate) timers: Timers,
-    pub(crate) requests: u32,
+    pub(crate) requests: Requests,
     pub(crate) mid_step: bool,
     pub(crate) watch: Watch,
 }
@@ -145,7 +145,7 @@ impl Watch {
 
 impl<P: Protocol, C: Client<P>> Local<P, C> {
     /// A node that has not booted yet.
-    pub(crate) fn off(requests: u32) -> Self {
+    pub(crate) fn off(requests: Requests) -> Self {
         Self {
             state: None,
             client: C::default(),
@@ -186,12 +186,15 @@ impl<P: Protocol, C: Client<P>> Local<P, C> {
             matches!(request.mark(), Mark::Asked | Mark::Called | Mark::Other)
         };
         let requests = (0..).zip(self.client.requests());
-        requests.filter(|(_, request)| self.left > 0 || !limited(request)).collect()
+        requests.filter(|(_, request)| self.left.any() || !limited(request)).collect()
     }
 
     /// The bit of this node's latest request, of those whose order is watched.
-    pub(crate) fn request_bit(&self, me: NodeId, requests: u32) -> u64 {
-        let number = me.0 * requests + (requests - 1 - self.left.min(requests - 1));
+    pub(crate) fn request_bit(&self, me: NodeId, requests: Requests) -> u64 {
+        let (Requests::AtMost(all @ 1..), Requests::AtMost(left)) = (requests, self.left) else {
+            return 0;
+        };
+        let number = me.0 * all + (all - 1 - left.min(all - 1));
         1_u64.checked_shl(number).unwrap_or(0)
     }
 
@@ -301,14 +304,14 @@ impl<P: Protocol, C: Client<P>> Local<P, C> {
         self.client.on_request(request);
         match request.mark() {
             Mark::Asked => {
-                self.left -= 1;
+                self.left = self.left.less_one();
                 self.standing.waiting = true;
                 if rules.watch.causality {
                     self.preceded = self.knows;
                     self.knows |= self.request_bit(me, rules.requests);
                 }
             }
-            Mark::Called | Mark::Other => self.left -= 1,
+            Mark::Called | Mark::Other => self.left = self.left.less_one(),
             Mark::Left => {
                 self.standing.inside = false;
                 self.preceded = 0;

@@ -8,17 +8,17 @@ use conclave_protocol::{Client, Mark, Marked, NodeId, Protocol, Time, What, labe
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
-use crate::Timers;
 use crate::local::{Envelope, Local, NEXT, Rules, Stimulus};
 use crate::space::{Happening, Kind, Spontaneous, Step};
 use crate::symmetry::rename;
+use crate::{Requests, Timers};
 
 pub(crate) type Interned<T> = IndexSet<T, FxBuildHasher>;
 
 /// What stands at nodes, and what becomes of it, by numbers.
 pub(crate) trait Nodes: Send {
     /// The node before it boots, if it asks so often.
-    fn off(&mut self, node: NodeId, requests: u32) -> u32;
+    fn off(&mut self, node: NodeId, requests: Requests) -> u32;
 
     /// What properties and the search have to know of it.
     fn view(&self, local: u32) -> View;
@@ -136,7 +136,7 @@ impl<P: Protocol, C: Client<P>> Known<P, C> {
 }
 
 impl<P: Protocol, C: Client<P>> Nodes for Known<P, C> {
-    fn off(&mut self, node: NodeId, requests: u32) -> u32 {
+    fn off(&mut self, node: NodeId, requests: Requests) -> u32 {
         self.add(node, Local::off(requests))
     }
 
@@ -152,7 +152,7 @@ impl<P: Protocol, C: Client<P>> Nodes for Known<P, C> {
             suspects: local.standing.suspects,
             told: local.told,
             preceded: local.preceded,
-            request: if requests > 0 { local.request_bit(*node, requests) } else { 0 },
+            request: local.request_bit(*node, requests),
             clock: local.clock,
         }
     }
@@ -227,7 +227,7 @@ impl<P: Protocol, C: Client<P>> Nodes for Known<P, C> {
         let (node, at) = self.local(local);
         let (node, mut down) = (*node, at.crashed());
         if for_good {
-            down = Local { clock: down.clock, ..Local::off(0) };
+            down = Local { clock: down.clock, ..Local::off(Requests::AtMost(0)) };
         }
         self.add(node, down)
     }

@@ -1,8 +1,10 @@
 use std::ops::Range;
 
-use conclave_protocol::{Channels, Crashes, Detector, Info, Property, Setup, Timing, Unfit};
+use conclave_protocol::{Channels, Crashes, Detector, Info, Property, Setup, Timing, Unfit, Wrap};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+use crate::Requests;
 
 /// Everything a check depends on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -13,8 +15,8 @@ pub struct CheckSpec {
     pub setup: Setup,
     /// The nodes whose applications ask.
     pub clients: Range<u32>,
-    /// How often each of them asks at most.
-    pub requests: u32,
+    /// How often each of them asks.
+    pub requests: Requests,
     /// What becomes of messages: in order, or as they come. Loss and repetition are budgets.
     pub channels: Channels,
     /// When timers run out.
@@ -132,6 +134,9 @@ pub enum CheckError {
 /// As many nodes as fit into the masks that the checker keeps; far more than can be checked.
 pub const MOST_NODES: u32 = 16;
 
+/// The order of so many requests is watched, each having a bit of its own.
+const MOST_ORDERED: u32 = u64::BITS;
+
 impl CheckSpec {
     /// A check of everything that the algorithm promises, in the given system, within its model
     /// and without faults: each of `clients` asks once.
@@ -140,11 +145,15 @@ impl CheckSpec {
         let set = setup.options.get("units").map(String::as_str);
         let units = set.or_else(|| units.map(|option| option.default));
         let places = units.and_then(|text| text.parse().ok()).unwrap_or(1);
+        let mut properties = info.holds.to_vec();
+        if tokens_repeat(&setup) {
+            properties.retain(|property| !is_about_tokens(*property));
+        }
         Self {
             algorithm: info.id.to_owned(),
             setup,
             clients,
-            requests: 1,
+            requests: Requests::AtMost(1),
             channels: info.model.channels,
             timers: match info.model.timing {
                 Timing::Asynchronous => Timers::Anytime,
@@ -152,7 +161,7 @@ impl CheckSpec {
             },
             detector: info.model.detector != Detector::None,
             budgets: Budgets::default(),
-            properties: info.holds.to_vec(),
+            properties,
             places,
             reduction: true,
             symmetry: false,
@@ -210,8 +219,48 @@ impl CheckSpec {
         if nodes == 0 || nodes > MOST_NODES {
             return Err(CheckError::BadSize { nodes });
         }
+        if self.properties.contains(&Property::FcfsHappenedBefore) {
+            self.expect_few_requests()?;
+        }
+        let about_tokens = self.properties.iter().find(|property| is_about_tokens(**property));
+        match about_tokens.filter(|_| tokens_repeat(&self.setup)) {
+            Some(property) => Err(CheckError::Contradiction(format!(
+                "{property} is about the order of fencing tokens, which come again and again with \
+                 wrap set: check it without, or other properties"
+            ))),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses to watch the order of more requests than there are bits to know them by.
+    fn expect_few_requests(&self) -> Result<(), CheckError> {
+        let property = Property::FcfsHappenedBefore;
+        let refuse = |why: String| Err(CheckError::Contradiction(why));
+        let Some(each) = self.requests.count() else {
+            return refuse(format!(
+                "{property} compares each request with all that happened before, and there is no \
+                 end to these: give a number of requests, or check other properties"
+            ));
+        };
+        let nodes = self.clients.end;
+        let requests = u64::from(nodes) * u64::from(each);
+        if requests > u64::from(MOST_ORDERED) {
+            return refuse(format!(
+                "{property} is watched for up to {MOST_ORDERED} requests, and {nodes} nodes with \
+                 {each} each make {requests}: check fewer, or other properties"
+            ));
+        }
         Ok(())
     }
+}
+
+/// Whether fencing tokens come again.
+fn tokens_repeat(setup: &Setup) -> bool {
+    Wrap::of(setup).is_ok_and(Wrap::repeats)
+}
+
+fn is_about_tokens(property: Property) -> bool {
+    matches!(property, Property::FenceOrder | Property::FcfsTimestamp)
 }
 
 /// What is said of endless runs, or of how runs end.

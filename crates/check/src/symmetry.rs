@@ -36,7 +36,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 pub(crate) use self::canon::Canon;
 use self::words::change;
 use crate::space::{Happening, Kind, Space, Step};
-use crate::{CheckError, CheckSpec};
+use crate::{CheckError, CheckSpec, Requests};
 
 /// With more renamings than this, telling which states are the same would take longer than it
 /// saves.
@@ -238,8 +238,8 @@ impl Space {
     pub(crate) fn rename_by(&mut self, mut renamings: Renamings) {
         let group = Arc::clone(&renamings.group);
         for (by, names) in group.members.iter().enumerate() {
-            let off = self.nodes.off(NodeId(0), 0);
-            let image = self.nodes.off(names[0], 0);
+            let off = self.nodes.off(NodeId(0), Requests::AtMost(0));
+            let image = self.nodes.off(names[0], Requests::AtMost(0));
             if self.image_of_local(&mut renamings, off, by) != image {
                 renamings.refuse("applications begin with names in mind".to_owned());
             }

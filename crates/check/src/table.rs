@@ -20,7 +20,9 @@ struct Shard {
 const SHARDS: usize = 64;
 const SHARD_BITS: u32 = SHARDS.ilog2();
 /// The slots of a new shard.
-const SMALL: usize = 64;
+const SMALL: usize = 1024;
+/// Up to so many slots, the table grows to four times its size.
+const FOURFOLD: usize = 1 << 20;
 /// From so many slots on, the table takes smaller steps.
 const LARGE: usize = 1 << 22;
 /// A word that its state's thread has yet to write.
@@ -61,7 +63,8 @@ impl Table {
     fn slots_grown(&self) -> usize {
         // A large table takes smaller steps, so that less of it is empty.
         match self.slots() {
-            small @ ..LARGE => small * 2,
+            small @ ..FOURFOLD => small * 4,
+            medium @ ..LARGE => medium * 2,
             large => large / 2 * 3,
         }
     }
@@ -70,13 +73,12 @@ impl Table {
     pub(crate) fn grow(&mut self, threads: usize) {
         let (slots, wide) = (self.slots_grown() / SHARDS, self.wide);
         let grow = |shards: &mut [Shard]| shards.iter_mut().for_each(|it| it.grow(slots, wide));
-        if threads == 1 {
-            return grow(&mut self.shards);
-        }
+        let (first, others) = self.shards.split_at_mut(SHARDS.div_ceil(threads));
         std::thread::scope(|scope| {
-            for part in self.shards.chunks_mut(SHARDS.div_ceil(threads)) {
+            for part in others.chunks_mut(first.len()) {
                 scope.spawn(move || grow(part));
             }
+            grow(first);
         });
     }
 

@@ -1,6 +1,6 @@
 //! From states found to runs that can be followed.
 
-use conclave_protocol::{Decision, Mark, NodeId, Property, Time, What};
+use conclave_protocol::{Decision, Mark, NodeId, Property, Time, What, names};
 
 use crate::space::Space;
 use crate::symmetry::Canon;
@@ -101,9 +101,7 @@ fn decision(
         place.expect("the message is on its way") as u32
     };
     let what = match candidate.mv {
-        Move::Own { node } | Move::Boot { node } | Move::Told { node } => {
-            space.nodes.what(before[usize::from(node)], candidate.happening)
-        }
+        Move::Own { node } => space.nodes.what(before[usize::from(node)], candidate.happening),
         Move::Deliver { link, envelope } | Move::Vanish { link, envelope } => {
             let place = place(links, link, envelope);
             links[usize::from(link)].remove(place as usize);
@@ -198,7 +196,12 @@ pub(crate) fn explain(worker: &mut Worker<'_>, property: Property, run: &Retrace
         Property::NoDeadlock => {
             let who = names(members(waiting));
             let wait = waits(waiting);
-            format!("{who} {wait} for ever: nobody is inside and nothing is left to happen")
+            let rest = if worker.moves(state) == 0 {
+                "nothing is left to happen"
+            } else {
+                "nothing has to happen, only further requests could"
+            };
+            format!("{who} {wait} for ever: nobody is inside and {rest}")
         }
         Property::NoStarvation => {
             format!("{} asked and never entered", names(members(waiting)))
@@ -216,15 +219,5 @@ pub(crate) fn explain(worker: &mut Worker<'_>, property: Property, run: &Retrace
             let down = names(members(!up & ((1 << n) - 1)));
             format!("{down} crashed, and not everybody suspects it")
         }
-    }
-}
-
-/// "p0, p1 and p2".
-pub(crate) fn names(nodes: impl IntoIterator<Item = NodeId>) -> String {
-    let names: Vec<String> = nodes.into_iter().map(|node| node.to_string()).collect();
-    match names.split_last() {
-        Some((last, [])) => last.clone(),
-        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
-        None => "nobody".to_owned(),
     }
 }

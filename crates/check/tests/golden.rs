@@ -10,7 +10,7 @@ use conclave_protocol::{Channels, Entry, Property, Setup, Topology};
 fn spec<P: conclave_protocol::Protocol>(entry: &Entry<P>, nodes: u32, requests: u32) -> CheckSpec {
     let setup = Setup::new(Topology::complete(nodes));
     CheckSpec {
-        requests,
+        requests: requests.into(),
         channels: Channels::Fifo,
         properties: vec![Property::Exclusion],
         reduction: false,

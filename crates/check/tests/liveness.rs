@@ -1,6 +1,6 @@
 //! Endless runs: what fairness rules out, and what it does not.
 
-use conclave_check::{CheckSpec, Progress, Verdict, check};
+use conclave_check::{CheckSpec, Progress, Report, Verdict, check};
 use conclave_protocol::{
     Client, Ctx, Entry, Info, Mark, Marked, Model, Never, NodeId, Property, Protocol, Setup,
     Topology, What,
@@ -131,10 +131,28 @@ const INFO: Info = Info {
 
 /// What is said of "the request is granted in the end".
 fn verdict(config: fn(&Setup) -> Result<Map, conclave_protocol::Unfit>) -> Verdict {
-    let entry = Entry { info: INFO, config, clients: Entry::<Walk>::everyone };
-    let spec = CheckSpec::new(&INFO, Setup::new(Topology::complete(1)), 0..1);
-    let report = check::<Walk, Asker>(&entry, &spec, &Progress::default()).expect("it is sound");
+    let report = report(1, config);
     report.verdict(Property::NoStarvation).expect("it was checked").clone()
+}
+
+fn report(nodes: u32, config: fn(&Setup) -> Result<Map, conclave_protocol::Unfit>) -> Report {
+    let entry = Entry { info: INFO, config, clients: Entry::<Walk>::everyone };
+    let spec = CheckSpec::new(&INFO, Setup::new(Topology::complete(nodes)), 0..nodes);
+    check::<Walk, Asker>(&entry, &spec, &Progress::default()).expect("it is sound")
+}
+
+#[test]
+fn a_deadlock_says_whether_anything_could_still_happen() {
+    for (nodes, rest) in [
+        (1, "nothing is left to happen"),
+        (2, "nothing has to happen, only further requests could"),
+    ] {
+        let report = report(nodes, |_| Ok(Map { ways: &[&[]], granted: 1 }));
+        let verdict = report.verdict(Property::NoDeadlock);
+        let Some(Verdict::Violated(violation)) = verdict else { panic!("{verdict:?}") };
+        let why = format!("p0 waits for ever: nobody is inside and {rest}");
+        assert_eq!((violation.decisions.len(), &violation.why), (1, &why));
+    }
 }
 
 #[test]

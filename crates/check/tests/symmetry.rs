@@ -51,7 +51,7 @@ const SAFETY: [Property; 2] = [Property::Exclusion, Property::FenceOrder];
 fn clients_of_a_coordinator_are_alike() {
     let mut spec = spec(&centralized::PLAIN, Topology::complete(4));
     assert_eq!(both_ways::<_, mutex::Client>(&centralized::PLAIN, &spec), [180, 40]);
-    spec.requests = 2;
+    spec.requests = 2.into();
     let [plain, renaming] = both_ways::<_, mutex::Client>(&centralized::PLAIN, &spec);
     assert!(renaming * 5 < plain, "{plain} and {renaming}: three clients have six orders");
 }
@@ -108,7 +108,7 @@ fn a_counter_example_is_as_short_and_a_real_run() {
     for (nodes, requests, orders) in [(2, 1, 2), (2, 2, 2), (3, 1, 6)] {
         let mut spec = spec(entry, Topology::complete(nodes));
         spec.properties = vec![Property::Exclusion];
-        spec.requests = requests;
+        spec.requests = requests.into();
         let [plain, renaming] = both_ways::<_, mutex::Client>(entry, &spec);
         assert!(renaming * orders * 3 < plain * 4, "{nodes}: {plain} and {renaming}");
         spec.symmetry = true;

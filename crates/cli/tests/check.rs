@@ -113,6 +113,41 @@ fn an_endless_run_says_which_steps_repeat() {
 }
 
 #[test]
+fn who_starves_while_others_ask_for_ever_is_shown_and_replayed() {
+    let path = scratch("starved.json");
+    let name = path.to_str().expect("a plain path");
+    let greedy = ["check", "mutex/tree-greedy", "--topology", "line", "--channels", "fifo"];
+    let endless = ["--requests", "endless", "--set", "wrap=1", "--property", "NS"];
+    let text = ends_with(1, &[&greedy[..], &endless, &["--trace", name]].concat());
+    for part in [
+        "3 nodes ask again and again",
+        "✗ NS       violated by an endless run (17 steps to the end of its loop): p0 asked",
+        "Steps 10 to 17 repeat for ever:",
+    ] {
+        assert!(text.contains(part), "lacks {part:?}:\n{text}");
+    }
+    let said = ends_with(0, &["replay", name]);
+    assert!(said.contains("steps 10 to 17 repeat for ever"), "{said}");
+    assert!(said.contains("identical"), "{said}");
+    let text = ends_with(1, &[&greedy[..], &endless, &["--json"]].concat());
+    let value: Value = serde_json::from_str(&text).expect("it is JSON");
+    assert_eq!(value["spec"]["requests"], "endless");
+    let fair = ["check", "mutex/raymond-tree", "--topology", "line"];
+    let text = ends_with(0, &[&fair[..], &endless].concat());
+    assert!(text.contains("✓ NS"), "{text}");
+}
+
+#[test]
+fn what_cannot_be_watched_is_refused() {
+    let endless = ["check", RA, "--requests", "endless"];
+    refuses(2, &endless, "FCFS-HB compares each request");
+    refuses(2, &["check", RA, "--requests", "22"], "22 each make 66");
+    refuses(2, &["check", RA, "--requests", "often"], "neither a number nor endless");
+    let fenced = ["check", "mutex/raymond-tree", "--set", "wrap=2", "--property", "FENCE"];
+    refuses(2, &fenced, "FENCE is about the order of fencing tokens");
+}
+
+#[test]
 fn what_never_happened_is_named() {
     let text = ends_with(0, &["check", "fd/heartbeat", "-n", "2", "--property", "ACCURATE"]);
     assert!(text.contains("never seen message Beat"), "{text}");

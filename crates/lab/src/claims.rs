@@ -9,7 +9,7 @@
 mod table;
 
 use conclave_algorithms::catalogue;
-use conclave_check::{Budgets, CheckSpec, Timers};
+use conclave_check::{Budgets, CheckSpec, Requests, Timers};
 use conclave_protocol::{Channels, Info, Property, Setup, Topology, Unfit};
 
 pub use table::TABLE;
@@ -41,8 +41,8 @@ pub struct Check {
     pub expected: Expected,
     /// How many nodes there are.
     pub nodes: u32,
-    /// How often each client asks at most.
-    pub requests: u32,
+    /// How often each client asks.
+    pub requests: Requests,
     /// The topology by its name; as the entry's model says if not set.
     pub shape: Option<&'static str>,
     /// What is set by name.
@@ -96,7 +96,7 @@ impl Check {
             properties,
             expected: Expected::Holds,
             nodes,
-            requests: 1,
+            requests: Requests::AtMost(1),
             shape: None,
             options: &[],
             clients: None,
@@ -141,7 +141,13 @@ impl Check {
     /// Each client asks so often.
     #[must_use]
     pub const fn requests(self, requests: u32) -> Self {
-        Self { requests, ..self }
+        Self { requests: Requests::AtMost(requests), ..self }
+    }
+
+    /// Clients never stop asking.
+    #[must_use]
+    pub const fn endless(self) -> Self {
+        Self { requests: Requests::Endless, ..self }
     }
 
     /// With this topology.

@@ -53,7 +53,7 @@ fn crashes_of_clients_and_of_the_server_let_nobody_in_beside_another() {
 fn run(nodes: u32, requests: u32, budgets: Budgets, properties: &[Property]) -> Report {
     let setup = Setup::new(Topology::complete(nodes));
     let mut spec = CheckSpec::new(&SERVICE.info, setup, 1..nodes);
-    spec.requests = requests;
+    spec.requests = requests.into();
     spec.budgets = budgets;
     spec.properties = properties.to_vec();
     spec.limits = Limits { memory: 1 << 30, ..Limits::default() };

@@ -103,7 +103,7 @@ fn spec(id: &str, nodes: u32, requests: u32, bag: bool) -> CheckSpec {
         None => 0..nodes,
     };
     CheckSpec {
-        requests,
+        requests: requests.into(),
         channels: if bag { Channels::Reliable } else { Channels::Fifo },
         timers: Timers::Anytime,
         detector: false,

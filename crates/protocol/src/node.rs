@@ -27,6 +27,16 @@ impl fmt::Display for NodeId {
     }
 }
 
+/// Nodes in a sentence: "p0, p1 and p2".
+pub fn names(nodes: impl IntoIterator<Item = NodeId>) -> String {
+    let names: Vec<String> = nodes.into_iter().map(|node| node.to_string()).collect();
+    match names.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
+        None => "nobody".to_owned(),
+    }
+}
+
 /// A set of nodes.
 ///
 /// The first 64 cost no allocation; of the rest only blocks of 64 that have a member are stored,
@@ -179,6 +189,12 @@ impl fmt::Debug for NodeSet {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nodes_are_named_as_in_a_sentence() {
+        let named = |n: u32| names((0..n).map(NodeId));
+        assert_eq!([0, 1, 2, 3].map(named), ["nobody", "p0", "p0 and p1", "p0, p1 and p2"]);
+    }
 
     #[test]
     fn sets_with_the_same_members_are_equal_whatever_their_history() {

@@ -9,7 +9,7 @@ mod tests;
 
 use std::time::Duration;
 
-use conclave_protocol::{Info, NodeId, Property};
+use conclave_protocol::{Info, Property};
 use serde::Serialize;
 
 pub use self::limits::Limits;
@@ -117,13 +117,4 @@ fn open(why: impl Into<String>) -> Verdict {
 /// The record that stands for something that did not happen: the last one.
 fn last(outcome: &Outcome) -> usize {
     outcome.trace.records.len().saturating_sub(1)
-}
-
-fn names(nodes: impl IntoIterator<Item = NodeId>) -> String {
-    let names: Vec<String> = nodes.into_iter().map(|node| node.to_string()).collect();
-    match names.split_last() {
-        Some((last, [])) => last.clone(),
-        Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
-        None => "nobody".to_owned(),
-    }
 }

@@ -33,7 +33,7 @@
 //! always finds that it wants to enter, and waits for ever. A crash of the memory stops everything,
 //! and so does that of a process whose turn it is and that wants to enter.
 
-use conclave_protocol::{Charge, Ctx, Entry, Info, Model, Never, NodeId, Property, Protocol};
+use conclave_protocol::{Charge, Ctx, Entry, Info, Model, Never, NodeId, Property, Protocol, Wrap};
 use serde::{Deserialize, Serialize};
 
 use super::shared_memory::{self, Memory, Msg, Register, Registers};
@@ -97,6 +97,12 @@ pub enum Step {
     },
 }
 
+/// How fencing tokens are counted.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    wrap: Wrap,
+}
+
 /// The algorithm as published, with a fencing token.
 pub static PLAIN: Entry<Dijkstra1965> = Entry {
     info: Info {
@@ -118,15 +124,18 @@ pub static PLAIN: Entry<Dijkstra1965> = Entry {
                 "who has just left has the turn, and enters again before those that wait",
             ),
         ],
-        options: &[],
+        options: &[Wrap::OPTION],
         mutant: None,
     },
-    config: shared_memory::check,
+    config: |setup| {
+        shared_memory::check(setup)?;
+        Ok(Config { wrap: Wrap::of(setup)? })
+    },
     clients: shared_memory::clients,
 };
 
 impl Protocol for Dijkstra1965 {
-    type Config = ();
+    type Config = Config;
     type Request = Request;
     type Notice = Notice;
     type Msg = Msg;
@@ -186,7 +195,7 @@ impl Step {
             Self::Claiming => Self::check_from(0, ctx),
             Self::Checking { .. } if value != 0 => Self::ReadingTurn,
             Self::Checking { of } => Self::check_from(of.0 + 1, ctx),
-            Self::ReadingFence => Self::WritingFence { token: value + 1 },
+            Self::ReadingFence => Self::WritingFence { token: ctx.config.wrap.after(value) },
             Self::WritingFence { .. } => Self::Inside,
             Self::LeavingStage2 { again } => Self::Leaving { again },
             Self::Leaving { again: true } => Self::Wanting,

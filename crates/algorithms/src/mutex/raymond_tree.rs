@@ -57,6 +57,7 @@ use std::collections::VecDeque;
 
 use conclave_protocol::{
     Charge, Ctx, Entry, Info, Links, Model, Mutant, Never, NodeId, NodeSet, Property, Protocol,
+    Wrap,
 };
 use serde::{Deserialize, Serialize};
 
@@ -86,6 +87,8 @@ pub struct Config {
     greedy: bool,
     /// Rules 6 to 8 apply.
     restart: bool,
+    /// How entries are counted.
+    wrap: Wrap,
 }
 
 /// What neighbours send each other.
@@ -134,10 +137,13 @@ pub static PLAIN: Entry<RaymondTree> = Entry {
             "p1 waits and passes the token on to p2, and p2 leaves and enters again before p1's \
              request, following the token, arrives",
         )],
-        options: &[super::HOLDER],
+        options: &[super::HOLDER, Wrap::OPTION],
         mutant: None,
     },
-    config: |setup| Ok(Config { holder: super::holder(setup)?, greedy: false, restart: false }),
+    config: |setup| {
+        let (holder, wrap) = (super::holder(setup)?, Wrap::of(setup)?);
+        Ok(Config { holder, greedy: false, restart: false, wrap })
+    },
     clients: Entry::<RaymondTree>::everyone,
 };
 
@@ -312,7 +318,7 @@ impl RaymondTree {
 
     fn enter(&mut self, ctx: &mut Ctx<Self>) {
         self.inside = true;
-        self.entries += 1;
+        self.entries = ctx.config.wrap.after(self.entries);
         if ctx.config.restart {
             ctx.save(Kept { entries: self.entries });
         }

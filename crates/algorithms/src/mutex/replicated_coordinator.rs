@@ -49,7 +49,7 @@ use std::time::Duration;
 
 use conclave_protocol::{
     Charge, Crashes, Ctx, Entry, Info, Model, NodeId, NodeSet, Opt, Property, Protocol, Setup,
-    Time, Unfit,
+    Time, Unfit, Wrap,
 };
 use serde::{Deserialize, Serialize};
 
@@ -93,9 +93,12 @@ pub struct Config {
     unit: Duration,
     /// The limit of the first random back-off, or every constant one, in units.
     base: u32,
-    timeout: Duration,
+    /// None if it waits for replies for ever.
+    timeout: Option<Duration>,
     lease: Option<Duration>,
     persist: bool,
+    /// How attempts and fencing tokens are counted.
+    wrap: Wrap,
 }
 
 /// Whom an attempt asks.
@@ -175,6 +178,9 @@ pub struct Stable {
     granted: Option<Grantee>,
 }
 
+/// So often the limit of a random back-off doubles.
+const MOST_DOUBLINGS: u32 = 6;
+
 pub(super) const COORDINATORS: Opt = Opt {
     name: "coordinators",
     default: "half the nodes",
@@ -231,9 +237,10 @@ fn config(setup: &Setup, persist: bool) -> Result<Config, Unfit> {
         backoff,
         unit: setup.delay,
         base: setup.option("base", 4_u32)?.max(1),
-        timeout: setup.delay * timeout.max(1),
+        timeout: (timeout > 0).then(|| setup.delay * timeout),
         lease: (lease > 0).then(|| setup.delay * lease),
         persist,
+        wrap: Wrap::of(setup)?,
     })
 }
 
@@ -275,8 +282,13 @@ pub static PLAIN: Entry<ReplicatedCoordinator> = Entry {
             Opt { name: "first", default: "0", help: "the coordinator to rotate from" },
             Opt { name: "backoff", default: "random", help: "random or constant" },
             Opt { name: "base", default: "4", help: "longest first back-off, in T" },
-            Opt { name: "timeout", default: "50", help: "longest wait for a reply, in T" },
+            Opt {
+                name: "timeout",
+                default: "50",
+                help: "longest wait for a reply, in T; 0 for ever",
+            },
             Opt { name: "lease", default: "0", help: "how long a grant is good, in T; 0 for ever" },
+            Wrap::OPTION,
         ],
         mutant: None,
     },
@@ -382,11 +394,13 @@ impl Protocol for ReplicatedCoordinator {
 /// The client's rules.
 impl ReplicatedCoordinator {
     fn ask(&mut self, failures: u32, ctx: &mut Ctx<Self>) {
-        self.attempt += 1;
+        self.attempt = ctx.config.wrap.after(self.attempt);
         self.save(ctx);
         let targets = self.targets(ctx);
         ctx.multicast(targets.iter(), Msg::Req { attempt: self.attempt });
-        ctx.set_timer(Timer::Timeout, ctx.config.timeout);
+        if let Some(timeout) = ctx.config.timeout {
+            ctx.set_timer(Timer::Timeout, timeout);
+        }
         self.phase = Phase::Asking {
             began: ctx.now(),
             failures,
@@ -442,7 +456,7 @@ impl ReplicatedCoordinator {
             return self.give_up(ctx);
         }
         let granters = granters.take();
-        self.highest += 1;
+        self.highest = ctx.config.wrap.after(self.highest);
         let token = self.highest;
         ctx.cancel_timer(Timer::Timeout);
         if let Some(left) = left {
@@ -456,14 +470,16 @@ impl ReplicatedCoordinator {
 
     fn give_up(&mut self, ctx: &mut Ctx<Self>) {
         let Phase::Asking { failures, missing, granters, .. } = &mut self.phase else { return };
-        let (failures, mut back) = (*failures + 1, granters.take());
+        let Config { backoff, base, unit, .. } = *ctx.config;
+        // More make no difference to how long it waits.
+        let most = if backoff == Backoff::Random { MOST_DOUBLINGS } else { 0 };
+        let (failures, mut back) = ((*failures + 1).min(most), granters.take());
         back.extend(missing.iter());
         ctx.cancel_timer(Timer::Timeout);
         ctx.multicast(back.iter(), Msg::Rel { attempt: self.attempt, token: self.highest });
-        let Config { backoff, base, unit, .. } = *ctx.config;
         let pause = match backoff {
             Backoff::Constant => base,
-            Backoff::Random => 1 + ctx.choose(base << failures.min(6)),
+            Backoff::Random => 1 + ctx.choose(base << failures),
         };
         ctx.set_timer(Timer::Retry, unit * pause);
         self.phase = Phase::BackingOff { failures };
@@ -486,7 +502,7 @@ impl ReplicatedCoordinator {
     fn on_asked(&mut self, client: NodeId, attempt: u64, ctx: &mut Ctx<Self>) {
         let free = match self.granted {
             None => true,
-            Some(held) => held.client == client && held.attempt < attempt,
+            Some(held) => held.client == client && ctx.config.wrap.is_later(attempt, held.attempt),
         };
         if !free {
             return ctx.send(client, Msg::Deny { attempt });

@@ -2,6 +2,7 @@
 
 use conclave_protocol::{Client, NodeId, Protocol, Value, renamed};
 
+use crate::Requests;
 use crate::local::{Envelope, Local, Standing, Stimulus};
 
 /// Bits that stand for nodes.
@@ -11,7 +12,8 @@ pub(super) fn mask(bits: u32, names: &[NodeId]) -> u32 {
 }
 
 /// Bits that stand for requests, so many of each node.
-fn request_mask(bits: u64, names: &[NodeId], requests: u32) -> u64 {
+fn request_mask(bits: u64, names: &[NodeId], requests: Requests) -> u64 {
+    let Some(requests) = requests.count() else { return 0 };
     let mut mask = 0;
     for bit in (0..u64::BITS).filter(|bit| bits >> bit & 1 == 1) {
         let name = names[(bit / requests) as usize].0;
@@ -24,7 +26,7 @@ fn request_mask(bits: u64, names: &[NodeId], requests: u32) -> u64 {
 pub(crate) fn local<P: Protocol, C: Client<P>>(
     local: &Local<P, C>,
     names: &[NodeId],
-    requests: u32,
+    requests: Requests,
 ) -> Option<Local<P, C>> {
     let mut timers = Vec::new();
     for (timer, left) in &local.timers {
@@ -62,7 +64,7 @@ fn optional<T: Value>(value: Option<&T>, names: &[NodeId]) -> Option<Option<T>> 
 pub(crate) fn envelope<M: Value>(
     envelope: &Envelope<M>,
     names: &[NodeId],
-    requests: u32,
+    requests: Requests,
 ) -> Option<Envelope<M>> {
     Some(Envelope {
         msg: renamed(&envelope.msg, names)?,

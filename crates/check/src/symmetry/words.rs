@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use conclave_protocol::{Mark, NodeId};
+use conclave_protocol::{Mark, NodeId, names};
 
 use super::Renamings;
 use crate::space::{Happening, Space};
-use crate::witness::names;
 
 impl Space {
     /// What the node does, and what it does under other names.

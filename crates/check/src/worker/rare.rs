@@ -185,7 +185,6 @@ impl Worker<'_> {
         flags: u8,
         global: Option<u32>,
     ) {
-        let boots = matches!(stimulus, Word::Boot { .. });
         let mut space = self.lock();
         let happening = space.nodes.word(stimulus);
         let Happening::Other(number) = happening else { unreachable!("it is no message") };
@@ -203,8 +202,7 @@ impl Worker<'_> {
         };
         let mut maker = Maker::new(&state, print, source, node, event, happening);
         let slot = self.shape.global_slot();
-        maker.mv =
-            if boots { Move::Boot { node: node as u8 } } else { Move::Told { node: node as u8 } };
+        maker.mv = Move::Own { node: node as u8 };
         maker.flags = flags | TELLS;
         for step in first..first + count {
             let before = self.candidates.len();

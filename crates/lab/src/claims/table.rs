@@ -1,5 +1,6 @@
 //! The table: one line per check.
 
+use conclave_protocol::Channels;
 use conclave_protocol::Property::{
     self, Accuracy, BestLeads, Completeness, Exclusion, FcfsHappenedBefore, FcfsTimestamp,
     FenceOrder, LeaderKnown, NoDeadlock, NoStarvation, OneLeader, OneLeaderPerEpoch,
@@ -29,11 +30,21 @@ const LEADER: &[Property] = &[OneLeader, LeaderKnown, BestLeads];
 /// Why the order of timestamps is not checked where tokens are something else.
 const NO_STAMPS: &str =
     "its tokens are no timestamps, and a checker sees nothing else of a request";
-/// Why starvation by others who never stop asking is not checked.
-const ENDLESS: &str =
-    "it takes others who ask for ever, and with a new token for each grant no state comes twice";
-/// Why a livelock of attempts is not checked.
-const ATTEMPTS: &str = "attempts are numbered, so that no state comes twice, and no run is a loop";
+/// Fencing tokens all alike, so that a run may come back to where it was.
+const ALIKE: &[(&str, &str)] = &[("wrap", "1")];
+/// Clients that meet again and again. They wait for all replies to an attempt before the next, so
+/// that on FIFO links no more than two attempts are under way, which three numbers tell apart.
+const MEETING: &[(&str, &str)] = &[("wrap", "3"), ("timeout", "0"), ("backoff", "constant")];
+/// The same with the numbers of the catalogue's story.
+const MEETING_FOUR: &[(&str, &str)] = &[
+    ("wrap", "3"),
+    ("timeout", "0"),
+    ("backoff", "constant"),
+    ("coordinators", "4"),
+    ("mode", "ask-all"),
+];
+/// Clients that draw by lot how long to wait.
+const DRAWING: &[(&str, &str)] = &[("wrap", "3"), ("timeout", "0"), ("base", "1")];
 
 /// Every claim of the catalogue about mutual exclusion, elections and failure detectors.
 pub static TABLE: &[Claims] = &[
@@ -43,7 +54,8 @@ pub static TABLE: &[Claims] = &[
         checks: &[
             Check::new(3, FREE).requests(2),
             Check::new(4, FREE),
-            Check::unchecked(NS, ENDLESS),
+            Check::new(3, ND).endless().set(ALIKE),
+            Check::new(3, NS).endless().set(ALIKE).loops(50, 26),
             Check::new(3, CAUSAL).requests(2).fails(33),
         ],
         deep: &[Check::new(4, FREE).requests(2)],
@@ -131,17 +143,28 @@ pub static TABLE: &[Claims] = &[
         checks: &[
             Check::new(3, SAFE).timers(4),
             Check::new(5, SAFE).set(&[("coordinators", "3")]).timers(1),
-            Check::unchecked(LIVE, ATTEMPTS),
+            Check::new(4, ND).channels(Channels::Fifo).set(MEETING).loops(37, 2),
+            Check::new(4, ND).channels(Channels::Fifo).set(DRAWING).loops(99, 64),
+            // Here somebody always enters, but not everybody.
+            Check::new(3, NS).channels(Channels::Fifo).endless().set(MEETING).loops(40, 16),
+            Check::new(3, NS).channels(Channels::Fifo).endless().set(DRAWING).loops(59, 35),
             Check::new(3, CAUSAL).requests(2).fails(10),
         ],
-        deep: &[Check::new(4, SAFE).timers(2)],
+        deep: &[
+            Check::new(4, SAFE).timers(2),
+            Check::new(6, ND).channels(Channels::Fifo).set(MEETING_FOUR).loops(66, 2),
+        ],
     },
     Claims {
         id: "mutex/replicated-coordinator-persistent",
         checks: &[
             Check::new(3, SAFE).crashes(1).recoveries(1).timers(3),
             Check::new(5, SAFE).set(&[("coordinators", "3")]).crashes(1).recoveries(1).timers(0),
-            Check::unchecked(LIVE, ATTEMPTS),
+            Check::new(4, ND).channels(Channels::Fifo).set(MEETING).loops(38, 4),
+            Check::new(4, ND).channels(Channels::Fifo).set(DRAWING).loops(99, 64),
+            // Here somebody always enters, but not everybody.
+            Check::new(3, NS).channels(Channels::Fifo).endless().set(MEETING).loops(40, 16),
+            Check::new(3, NS).channels(Channels::Fifo).endless().set(DRAWING).loops(59, 35),
             Check::new(3, CAUSAL).requests(2).fails(10),
         ],
         deep: &[],
@@ -469,6 +492,7 @@ pub static TABLE: &[Claims] = &[
             Check::new(3, LOCK).requests(2),
             Check::new(4, LOCK),
             Check::new(4, LOCK).shape("line"),
+            Check::new(4, LIVE).shape("line").endless().set(ALIKE),
             Check::new(3, CAUSAL).requests(2).fails(9),
         ],
         deep: &[Check::new(4, LOCK).requests(2)],
@@ -479,6 +503,7 @@ pub static TABLE: &[Claims] = &[
             Check::new(3, LOCK).requests(2),
             Check::new(4, LOCK),
             Check::new(4, LOCK).shape("line"),
+            Check::new(4, LIVE).shape("line").endless().set(ALIKE),
             Check::new(3, CAUSAL).requests(2).fails(9),
         ],
         deep: &[Check::new(4, LOCK).requests(2)],
@@ -488,7 +513,15 @@ pub static TABLE: &[Claims] = &[
         checks: &[
             Check::new(3, FREE).requests(2),
             Check::new(4, FREE),
-            Check::unchecked(NS, ENDLESS),
+            Check::new(4, ND).shape("line").endless().set(ALIKE),
+            Check::new(3, NS)
+                .shape("line")
+                .channels(Channels::Fifo)
+                .endless()
+                .set(ALIKE)
+                .loops(17, 9),
+            // A single one that asks again is enough if its request overtakes the token.
+            Check::new(3, NS).shape("line").endless().set(ALIKE).loops(15, 9),
         ],
         deep: &[Check::new(4, FREE).requests(2)],
     },

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use conclave_protocol::{Mark, NodeId, Time, VectorClock};
+use conclave_protocol::{Mark, NodeId, Time, VectorClock, names};
 
-use super::{Verdict, last, names, open, violated};
+use super::{Verdict, last, open, violated};
 use crate::{End, Event, Outcome, Trace};
 
 /// Who is inside, and who waits since when.

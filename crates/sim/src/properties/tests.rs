@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conclave_protocol::{Links, Mark, Model, Mutant, Setup, Time, Topology};
+use conclave_protocol::{Links, Mark, Model, Mutant, NodeId, Setup, Time, Topology};
 
 use super::*;
 use crate::{Beliefs, End, Event, Owner, Record, RunSpec, Stats, Trace};

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use conclave_protocol::{Mark, NodeId, Time};
+use conclave_protocol::{Mark, NodeId, Time, names};
 
-use super::{Verdict, last, names, open, violated};
+use super::{Verdict, last, open, violated};
 use crate::{End, Event, Outcome, Trace};
 
 /// Whether the run says anything about a system at rest: it came to rest by itself, or was left

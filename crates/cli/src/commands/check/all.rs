@@ -247,7 +247,8 @@ fn family_table(rows: &[&Row], terminal: &Terminal) -> String {
     for row in rows {
         let name = if row.info.id == last { "" } else { row.info.name() };
         last = row.info.id;
-        let size = format!("{}×{}", row.spec.setup.n(), row.spec.requests);
+        let each = row.spec.requests.count().map_or_else(|| "∞".to_owned(), |it| it.to_string());
+        let size = format!("{}×{each}", row.spec.setup.n());
         let mut cells = vec![Cell::text(name), Cell::text(size)];
         cells.extend(properties.iter().map(|&property| {
             let wrong = row.problem(property).is_some();

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use conclave_check::{Budgets, CheckSpec, Limits, Timers};
+use conclave_check::{Budgets, CheckSpec, Limits, Requests, Timers};
 use conclave_protocol::{Channels, Info, Property, Setup};
 use conclave_sim::{RunSpec, judgeable};
 
@@ -62,9 +62,11 @@ pub struct SystemArgs {
     #[arg(long, short, value_name = "N", env = "CONCLAVE_NODES", default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "System")]
     pub nodes: u32,
-    /// How often each application asks
-    #[arg(long, short, value_name = "R", default_value_t = 1, help_heading = "System")]
-    pub requests: u32,
+    /// How often each application asks, or `endless`: again and again for ever, which shows who
+    /// starves when others never stop
+    #[arg(long, short, value_name = "R", default_value_t = Requests::AtMost(1))]
+    #[arg(help_heading = "System")]
+    pub requests: Requests,
     /// Whose applications ask: 0..2 is p0 and p1; by default all that may
     #[arg(long, value_name = "A..B", help_heading = "System")]
     pub clients: Option<Nodes>,
@@ -221,7 +223,7 @@ impl Args {
         spec.symmetry = search.symmetry;
         spec.count = self.count;
         spec.limits = search.limits();
-        if self.count && system.requests != 1 {
+        if self.count && system.requests != Requests::AtMost(1) {
             let text =
                 "--count: messages are counted where each node asks once; leave out --requests";
             return Err(Failure::Usage(text.to_owned()));

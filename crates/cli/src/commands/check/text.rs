@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use conclave_check::{Budgets, CheckSpec, Coverage, Judgement, Stop, Timers, Verdict};
+use conclave_check::{Budgets, CheckSpec, Coverage, Judgement, Requests, Stop, Timers, Verdict};
 use conclave_protocol::{Channels, Info, Property};
 
 use super::search::Prey;
@@ -244,8 +244,9 @@ pub(super) fn describe(info: &Info, spec: &CheckSpec) -> String {
     let mut parts = vec![format!("({}), {}, {shape}", info.id, counted(n, "node"))];
     if info.family() != "fd" {
         let often = match spec.requests {
-            1 => "once".to_owned(),
-            requests => format!("{requests} times"),
+            Requests::AtMost(1) => "once".to_owned(),
+            Requests::AtMost(often) => format!("{often} times"),
+            Requests::Endless => "again and again".to_owned(),
         };
         let who = counted(spec.clients.len() as u64, "node");
         let verb = if spec.clients.len() == 1 { "asks" } else { "ask" };
