@@ -145,6 +145,10 @@ pub enum Call {
 }
 
 /// A request for locks: all of them at once, or none.
+///
+/// Several such requests cannot block each other. But one that waits for two locks can be in the way of
+/// somebody who holds one of them and asks for the other, and nobody passes anybody: that is a
+/// deadlock like any other, though this one holds nothing. It is best to ask for all at once, always.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Acquire {
     /// Which, and how. No lock twice.

@@ -15,7 +15,7 @@ use crate::lock::LockId;
 use crate::machine::Machine;
 use crate::mutation::Mutation;
 use crate::waits::{Goal, Part, Wait};
-use crate::{Agent, Error, Event, Link, Mode, Name, Victim};
+use crate::{Agent, Error, Event, Link, Mode, Name, Policy, Victim};
 
 impl Machine {
     /// Ends waits until the new one is in no deadlock.
@@ -109,6 +109,29 @@ impl Machine {
             }
         }
         None
+    }
+
+    /// A deadlock that those who wait for a lock are in, or wait for. There is none unless deadlocks are
+    /// left alone.
+    pub(crate) fn deadlock_at(&self, lock: LockId) -> Option<Vec<Link>> {
+        if self.config.deadlocks != Policy::None {
+            return None;
+        }
+        let stuck = self.all_stuck();
+        let mut places = self.locks[lock].waiting();
+        let first = places.find(|place| stuck.contains(&place.arrival))?;
+        // Whoever is stuck needs somebody who is, so this comes back to where it has been.
+        let mut way: Vec<Link> = Vec::new();
+        let mut agent = self.waits[&first.arrival].agent;
+        loop {
+            if let Some(begin) = way.iter().position(|link| link.waiter == agent) {
+                return Some(way.split_off(begin));
+            }
+            let wait = &self.waits[&self.waiting[&agent]];
+            let (next, lock) = self.needs(wait, &stuck).pop_first()?;
+            way.push(Link { waiter: agent, lock });
+            agent = next;
+        }
     }
 
     /// The members of `stuck` that a wait needs to go on, each with the first lock for which it does.

@@ -70,8 +70,8 @@ pub enum Error {
     /// The owner holds the lock already.
     #[error("{0} is held already by the same owner")]
     AlreadyHeld(Name),
-    /// The owner shares the lock already; it can be upgraded.
-    #[error("{0} is shared already by the same owner; ask for an upgrade")]
+    /// The owner holds the lock already, but shares it, or has fewer permits than it wants now.
+    #[error("{0} is held already by the same owner, but not as much of it; ask for an upgrade")]
     NeedsUpgrade(Name),
     /// Only what is shared can be upgraded.
     #[error("{0} is not shared")]

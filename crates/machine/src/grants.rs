@@ -225,9 +225,7 @@ impl Machine {
     }
 
     pub(crate) fn release_all(&mut self, session: SessionId, token: Token) -> Result<Reply, Error> {
-        let mut holds = self.holds_by_name(session);
-        holds.retain(|&hold| self.holds[hold].token == token);
-        for hold in holds {
+        for hold in self.holds_by_name(session, |hold| hold.token == token) {
             self.drop_hold(hold, Cause::Released);
         }
         Ok(Reply::Released { left: 0 })
@@ -357,9 +355,7 @@ impl Machine {
 
     /// Takes back what a request was granted, as far as it is still there.
     fn undo(&mut self, id: SessionId, request: RequestId) {
-        let mut holds = self.holds_by_name(id);
-        holds.retain(|&hold| self.holds[hold].request == request);
-        for hold in holds {
+        for hold in self.holds_by_name(id, |hold| hold.request == request) {
             match self.holds[hold].by {
                 By::Acquire => {
                     self.release_level(hold, Cause::Cancelled);
@@ -502,9 +498,14 @@ impl Machine {
         listed.map(|&hold| &self.holds[hold]).filter(move |hold| Some(hold.lock) == lock)
     }
 
-    /// The holds of a session, by the names of the locks and by token.
-    pub(crate) fn holds_by_name(&self, session: SessionId) -> Vec<HoldId> {
-        let mut holds = self.sessions[&session].holds.clone();
+    /// Some holds of a session, by the names of the locks and by token.
+    pub(crate) fn holds_by_name(
+        &self,
+        session: SessionId,
+        which: impl Fn(&Hold) -> bool,
+    ) -> Vec<HoldId> {
+        let listed = self.sessions[&session].holds.iter().copied();
+        let mut holds: Vec<HoldId> = listed.filter(|&hold| which(&self.holds[hold])).collect();
         let key = |&hold: &HoldId| {
             let hold = &self.holds[hold];
             (&self.locks[hold.lock].name, hold.token)

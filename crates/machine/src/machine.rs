@@ -267,7 +267,7 @@ impl Machine {
             let wait = self.withdraw(arrival);
             self.answer(&wait, Err(Error::SessionEnded));
         }
-        for hold in self.holds_by_name(id) {
+        for hold in self.holds_by_name(id, |_| true) {
             self.drop_hold(hold, cause);
         }
         let mut leads = self.sessions[&id].leads.clone();

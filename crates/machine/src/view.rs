@@ -210,7 +210,7 @@ impl Machine {
     pub fn why(&self, name: &str) -> Option<Why> {
         let &id = self.names.get(name)?;
         let lock = self.view_lock(&self.locks[id]);
-        let cycle = self.locks[id].waiting().find_map(|place| self.cycle(place.arrival));
+        let cycle = self.deadlock_at(id);
         let mut agents: Vec<Agent> = Vec::new();
         agents.extend(lock.waiters.iter().map(|waiter| waiter.who.agent));
         agents.extend(lock.holders.iter().map(|holder| holder.who.agent));
@@ -231,6 +231,7 @@ impl Machine {
     }
 
     /// Who waits for whom, for a lock: each for those who hold it, and for the one just before it.
+    /// Whom that one waits for too is not said again.
     pub fn graph(&self) -> Vec<Edge> {
         self.waits.values().flat_map(|wait| self.edges(wait)).collect()
     }
@@ -262,9 +263,16 @@ impl Machine {
         for &part in wait.goal.parts() {
             let name = &self.locks[part.lock].name;
             let edge = |on, holds| Edge { waiter: wait.agent, lock: name.clone(), on, holds };
-            edges.extend(self.obstacles(wait, part).map(|agent| edge(agent, true)));
-            let ahead = self.ahead(wait, part).take(1);
-            edges.extend(ahead.map(|ahead| edge(ahead.agent, false)));
+            let before = self.ahead(wait, part).next();
+            let as_before = before.is_some_and(|before| {
+                let mut parts = before.goal.parts().iter();
+                let same = parts.find(|other| other.lock == part.lock).expect("it waits here");
+                self.locks[part.lock].is_blocked_by_holders(same.mode)
+            });
+            if !as_before {
+                edges.extend(self.obstacles(wait, part).map(|agent| edge(agent, true)));
+            }
+            edges.extend(before.map(|before| edge(before.agent, false)));
         }
         edges
     }
@@ -307,7 +315,7 @@ impl Machine {
     }
 
     fn view_session(&self, id: SessionId, session: &Session) -> SessionView {
-        let holds = self.holds_by_name(id).into_iter().map(|hold| {
+        let holds = self.holds_by_name(id, |_| true).into_iter().map(|hold| {
             let Hold { lock, token, .. } = self.holds[hold];
             (self.locks[lock].name.clone(), token)
         });

@@ -211,3 +211,22 @@ fn under_wound_wait_the_younger_waits_and_is_wounded_by_the_older() {
     world.release(young, "c", rest);
     assert_eq!(world.acquire(young, exclusive("b")), waits());
 }
+
+#[test]
+fn who_waits_behind_a_deadlock_is_shown_the_deadlock() {
+    let mut world = World::new(Policy::None);
+    let [one, two, three, four] = world.open_several();
+    world.token(one, exclusive("a"));
+    world.token(two, exclusive("b"));
+    world.token(three, exclusive("c"));
+    assert_eq!(world.acquire(one, exclusive("b")), waits());
+    assert_eq!(world.acquire(two, exclusive("a")), waits());
+    assert_eq!(world.acquire(three, exclusive("a")), waits());
+    assert_eq!(world.acquire(four, exclusive("c")), waits());
+    let why = world.machine.why("c").expect("it is held");
+    assert_eq!(members(&why.cycle.expect("three waits for a deadlock")), [one, two]);
+    let pairs: Vec<(u64, u64)> =
+        why.waits.iter().map(|edge| (edge.waiter.session.0, edge.on.session.0)).collect();
+    // Three waits behind two, which waits for one; that three waits for one goes without saying.
+    assert_eq!(pairs, [(1, 2), (2, 1), (3, 2), (4, 3)]);
+}
