@@ -389,3 +389,14 @@ fn faults_come_at_rates_as_well_as_at_moments() {
     refuses(4, &["run", "mutex/lamport", "--crash-rate", "100"], "crash at random");
     refuses(2, &["run", "mutex/lamport", "--crash-rate", "0"], "mean time");
 }
+
+#[test]
+fn the_manual_shows_what_the_comparison_of_detectors_prints() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/detectors.md");
+    let manual = std::fs::read_to_string(path).expect("it is there");
+    let tables = ends_with(0, &["compare", "fd", "--markdown"]);
+    assert!(manual.contains(&tables), "write this into docs/detectors.md:\n{tables}");
+    let text = ends_with(0, &["compare", "fd", "--width", "100"]);
+    let plot = text.find("Mistakes per pair").map_or("", |at| text[at..].trim_end());
+    assert!(manual.contains(plot), "write this into docs/detectors.md:\n{plot}");
+}
