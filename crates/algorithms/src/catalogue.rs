@@ -38,6 +38,7 @@ catalogue! {
         mutex::centralized::TIMESTAMPED,
         mutex::centralized_failover::PLAIN,
         mutex::centralized_failover::NO_LEASE,
+        mutex::centralized_failover::QUORUM,
         mutex::replicated_coordinator::PLAIN,
         mutex::replicated_coordinator::PERSISTENT,
         mutex::lin_sigma::PLAIN;
@@ -94,7 +95,12 @@ catalogue! {
         mutex::naimi_trehel::PLAIN;
     // Election.
     election::Client:
-        election::bully::PLAIN;
+        election::bully::PLAIN,
+        election::bully::IMMEDIATE,
+        election::bully::RECOVERY,
+        election::quorum_epoch::PLAIN,
+        election::wireless_tree::PLAIN,
+        election::tree_mattern::PLAIN;
     // Failure detection.
     detector::Client:
         detector::timeout_sync::PLAIN,

@@ -1,6 +1,9 @@
 //! Leader election: every live node comes to follow the same live node.
 
 pub mod bully;
+pub mod quorum_epoch;
+pub mod tree_mattern;
+pub mod wireless_tree;
 
 use conclave_protocol::{Mark, Marked, NodeId, Protocol, Stamp};
 use serde::{Deserialize, Serialize};
@@ -22,6 +25,8 @@ pub enum Notice {
         /// The term: a counter and the winner's id, as the [token](Stamp::token) of that stamp.
         epoch: u64,
     },
+    /// From now on this node takes nobody for the leader.
+    Deposed,
 }
 
 impl Marked for Request {
@@ -38,6 +43,7 @@ impl Marked for Notice {
             Self::Elected { leader, epoch } => {
                 Mark::Follows { leader, epoch: Stamp::of_token(epoch).time }
             }
+            Self::Deposed => Mark::Unled,
         }
     }
 }
@@ -62,8 +68,10 @@ impl<P: Algorithm> conclave_protocol::Client<P> for Client {
     fn on_request(&mut self, _: &Request) {}
 
     fn on_notice(&mut self, notice: &Notice) {
-        let Notice::Elected { leader, epoch } = *notice;
-        self.follows = Some((leader, epoch));
+        self.follows = match *notice {
+            Notice::Elected { leader, epoch } => Some((leader, epoch)),
+            Notice::Deposed => None,
+        };
     }
 }
 

@@ -34,6 +34,8 @@ pub mod tree_token_fair;
 use conclave_protocol::{Mark, Marked, NodeId, Opt, Protocol, Setup, Unfit};
 use serde::{Deserialize, Serialize};
 
+pub use self::centralized_failover::Coordinator;
+
 /// What an application asks of its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Request {

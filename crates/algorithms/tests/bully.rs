@@ -1,13 +1,14 @@
-//! The bully algorithm: what it costs, the examples of the literature, and how it fails.
+//! The bully algorithm and its variants: what they cost, the examples of the literature, and how they
+//! fail.
 
 mod support;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use conclave_algorithms::election::bully::PLAIN;
-use conclave_protocol::{Mark, NodeId, Property, Setup, Time, Topology};
-use conclave_sim::{Action, Arrivals, Ask, Event, Faults, Outcome, RunSpec, Workload};
+use conclave_algorithms::election::bully::{Bully, IMMEDIATE, PLAIN, RECOVERY};
+use conclave_protocol::{Entry, Mark, NodeId, Property, Setup, Time, Topology};
+use conclave_sim::{Action, Arrivals, Ask, Event, Faults, Outcome, Rng, RunSpec, Workload};
 use support::{T, at, costs, nodes, random_election, verdict};
 
 const PROMISES: [Property; 3] = [Property::OneLeader, Property::LeaderKnown, Property::BestLeads];
@@ -289,4 +290,133 @@ fn the_outcome_does_not_depend_on_who_calls() {
         spec.faults = Faults::none().with(Time::ZERO, Action::Crash(NodeId(5)));
         assert_eq!(announced(&simulate(&spec)), BTreeSet::from([4]));
     }
+}
+
+/// A run of one of the variants in which these nodes call.
+fn variant(entry: &Entry<Bully>, setup: Setup, calls: &[(u32, u64)]) -> RunSpec {
+    let mut spec = RunSpec::new(&entry.info, setup);
+    let asks = calls.iter().map(|&(node, t)| Ask { node: NodeId(node), at: at(t), hold: None });
+    spec.workload = Workload { arrivals: Arrivals::Plan(asks.collect()), ..Workload::idle() };
+    spec
+}
+
+#[test]
+fn whoever_knows_to_be_the_highest_announces_itself_at_once() {
+    for n in 3..=9_u32 {
+        let setup = || Setup::new(Topology::complete(n));
+        // The leader has died, and the next one calls.
+        let mut spec = variant(&IMMEDIATE, setup(), &[(n - 2, CALL)]);
+        spec.faults = Faults::none().with(Time::ZERO, Action::Crash(NodeId(n - 1)));
+        let outcome = support::simulate(&IMMEDIATE, &spec);
+        assert_eq!(messages(&outcome), [0, 0, u64::from(n) - 2]);
+        assert_eq!(turnaround(&outcome), T);
+        assert_promises(&outcome);
+        // The highest of all restarts.
+        let mut spec = variant(&IMMEDIATE, setup(), &[]);
+        spec.faults = Faults::none()
+            .with(at(1), Action::Crash(NodeId(n - 1)))
+            .with(at(CALL), Action::Recover(NodeId(n - 1)));
+        let outcome = support::simulate(&IMMEDIATE, &spec);
+        assert_eq!(messages(&outcome), [0, 0, u64::from(n) - 1]);
+        assert_eq!(turnaround(&outcome), T);
+        assert_promises(&outcome);
+    }
+}
+
+#[test]
+fn a_wrong_suspicion_makes_an_immediate_leader_beside_the_live_one() {
+    let mut spec = variant(&IMMEDIATE, Setup::new(Topology::complete(3)), &[(2, 0)]);
+    let [top, second] = [NodeId(2), NodeId(1)];
+    spec.faults = Faults::none().with(at(5), Action::Suspect { node: second, peer: top });
+    let outcome = support::simulate(&IMMEDIATE, &spec);
+    assert!(verdict(Property::OneLeader, &outcome, 1).is_violated());
+    assert_eq!(outcome.beliefs.leaders().collect::<Vec<_>>(), [second, top]);
+    // Once the mistake is seen, the election is repeated.
+    spec.faults = spec.faults.with(at(20), Action::Trust { node: second, peer: top });
+    assert_promises(&support::simulate(&IMMEDIATE, &spec));
+    // Who asks those it suspects is not misled.
+    let mut spec = variant(&PLAIN, Setup::new(Topology::complete(3)), &[(2, 0)]);
+    spec.faults = Faults::none().with(at(5), Action::Suspect { node: second, peer: top });
+    assert_promises(&simulate(&spec));
+}
+
+/// Who leads in whose eyes changes so often, seen from node 0.
+fn changes(outcome: &Outcome) -> Vec<u32> {
+    followings(outcome).into_iter().filter(|f| f.1 == 0).map(|f| f.2).collect()
+}
+
+#[test]
+fn a_leader_that_flaps_moves_leadership_each_time_unless_it_defers() {
+    const CYCLES: u64 = 6;
+    let flapping = |mode: &str| {
+        let setup = Setup::new(Topology::complete(5)).with("mode", mode);
+        let mut spec = variant(&RECOVERY, setup, &[(0, 0)]);
+        for cycle in 0..CYCLES {
+            let (down, up) = (at(20 + 20 * cycle), at(30 + 20 * cycle));
+            spec.faults = spec
+                .faults
+                .with(down, Action::Crash(NodeId(4)))
+                .with(up, Action::Recover(NodeId(4)));
+        }
+        assert_eq!(spec.beyond(&RECOVERY.info), []);
+        support::simulate(&RECOVERY, &spec)
+    };
+    let reclaiming = flapping("reclaim");
+    assert_eq!(changes(&reclaiming), [&[4][..], &[3, 4].repeat(CYCLES as usize)].concat());
+    assert_promises(&reclaiming);
+    let deferring = flapping("defer");
+    assert_eq!(changes(&deferring), [4, 3]);
+    for property in [Property::OneLeader, Property::LeaderKnown] {
+        assert!(verdict(property, &deferring, 1).held());
+    }
+    assert!(verdict(Property::BestLeads, &deferring, 1).is_violated());
+}
+
+#[test]
+fn to_ask_who_leads_takes_a_message_to_each_and_one_answer() {
+    let setup = Setup::new(Topology::complete(6)).with("mode", "defer");
+    let mut spec = variant(&RECOVERY, setup, &[]);
+    spec.faults = Faults::none()
+        .with(at(0), Action::Crash(NodeId(5)))
+        .with(at(30), Action::Recover(NodeId(5)));
+    let Arrivals::Plan(calls) = &mut spec.workload.arrivals else { unreachable!("a plan") };
+    calls.push(Ask { node: NodeId(4), at: at(10), hold: None });
+    let outcome = support::simulate(&RECOVERY, &spec);
+    let by_label = costs(&outcome).by_label;
+    assert_eq!((by_label["Inquiry"], by_label["InquiryRep"]), (5, 1));
+    assert_eq!(followings(&outcome).last(), Some(&(at(32), 5, 4)));
+}
+
+#[test]
+fn who_comes_back_regains_control_or_learns_who_has_it() {
+    for mode in ["reclaim", "defer"] {
+        for seed in 0..400 {
+            let n = 2 + (seed % 8) as u32;
+            let mut rng = Rng::new(seed);
+            let setup = Setup::new(Topology::complete(n)).with("mode", mode);
+            let attributes = (0..n).map(|_| rng.below(3)).collect::<Vec<_>>();
+            let spec = random_election(&RECOVERY, setup.with_attributes(attributes), seed);
+            assert_eq!(spec.beyond(&RECOVERY.info), []);
+            let outcome = support::simulate(&RECOVERY, &spec);
+            let promised = if mode == "defer" { &PROMISES[..2] } else { &PROMISES };
+            for &property in promised {
+                let verdict = verdict(property, &outcome, 1);
+                assert!(verdict.held(), "{mode} n={n} seed={seed} {property}: {verdict:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn who_comes_back_with_an_old_counter_and_a_low_id_goes_beyond_the_present_term() {
+    // The best of them has the lowest id, so that of two terms with the same counter its own is
+    // the older.
+    let setup = Setup::new(Topology::complete(3)).with_attributes([9, 1, 2]);
+    let mut spec = variant(&PLAIN, setup, &[(0, 0)]);
+    spec.faults = Faults::none()
+        .with(at(10), Action::Crash(NodeId(0)))
+        .with(at(40), Action::Recover(NodeId(0)));
+    let outcome = simulate(&spec);
+    assert_promises(&outcome);
+    assert_eq!(outcome.beliefs.leader_of(NodeId(2)), Some((NodeId(0), 3)));
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use conclave_algorithms::election::bully;
-use conclave_algorithms::mutex::centralized_failover::{Failover, NO_LEASE, PLAIN};
+use conclave_algorithms::mutex::centralized_failover::{Coordinator, NO_LEASE, PLAIN};
 use conclave_protocol::{Entry, Mark, NodeId, Property, Protocol, Setup, Time, Topology};
 use conclave_sim::{
     Action, Arrivals, Ask, Event, JudgeLimits, Outcome, Rng, RunSpec, Workload, judge,
@@ -170,7 +170,7 @@ impl Fenced {
 }
 
 /// p0 is inside and pauses for ten steps; p2, the coordinator, takes it for dead; p1 waits.
-fn paused_holder(entry: &Entry<Failover<bully::Bully>>) -> Outcome {
+fn paused_holder(entry: &Entry<Coordinator<bully::Bully>>) -> Outcome {
     let asks = [(1, 0, 1), (0, 30, 25), (1, 35, 10)];
     let mut spec = plan(entry, setup(3), &asks);
     spec.faults = spec
@@ -202,7 +202,7 @@ fn with_leases_a_paused_holder_is_waited_for() {
 }
 
 /// p0 is inside and pauses for ten steps; meanwhile the coordinator crashes; p1 waits.
-fn paused_holder_in_a_failover(entry: &Entry<Failover<bully::Bully>>) -> Outcome {
+fn paused_holder_in_a_failover(entry: &Entry<Coordinator<bully::Bully>>) -> Outcome {
     let asks = [(1, 0, 1), (0, 30, 25), (1, 35, 10)];
     let mut spec = plan(entry, setup(4), &asks);
     spec.faults = spec

@@ -384,6 +384,7 @@ impl<P: Protocol, C: Client<P>> Reaction<P, C> {
                 }
                 self.marks.push(mark);
             }
+            Mark::Unled if watch.follows => standing.follows = None,
             Mark::Suspects(peer) if watch.suspects => standing.suspects |= 1 << peer.0,
             Mark::Trusts(peer) if watch.suspects => standing.suspects &= !(1 << peer.0),
             _ => {}

@@ -460,7 +460,7 @@ impl Canvas<'_> {
                 Mark::Entered { .. } => Phase::Inside,
                 Mark::Lost => Phase::Outside,
                 Mark::Follows { leader, .. } if *leader == step.node => Phase::Inside,
-                Mark::Follows { .. } => Phase::Outside,
+                Mark::Follows { .. } | Mark::Unled => Phase::Outside,
                 _ => life.phase,
             };
         }

@@ -18,8 +18,6 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("election/ring-list", "the catalogue has no elections on a ring yet"),
     ("election/ring-modified", "the catalogue has no elections on a ring yet"),
     ("election/frederickson-lynch", "the catalogue has no elections on a ring yet"),
-    ("election/wireless-tree", "the catalogue has no elections on a tree yet"),
-    ("election/tree-mattern", "the catalogue has no elections on a tree yet"),
     ("election/superpeer-dht", "it is about random ids, not about a run"),
     ("snapshot/", "the catalogue has no snapshots yet"),
     ("termination/", "the catalogue has no detection of termination yet"),

@@ -196,7 +196,11 @@ impl<P: Protocol, C> Node<P, C> {
             Mark::Asked | Mark::Called => self.left -= 1,
             Mark::Entered { .. } => self.inside = true,
             Mark::Left | Mark::Lost => self.inside = false,
-            Mark::Follows { .. } | Mark::Suspects(_) | Mark::Trusts(_) | Mark::Other => {}
+            Mark::Follows { .. }
+            | Mark::Unled
+            | Mark::Suspects(_)
+            | Mark::Trusts(_)
+            | Mark::Other => {}
         }
     }
 }

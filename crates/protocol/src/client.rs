@@ -44,6 +44,8 @@ pub enum Mark {
         /// The counter of the term it leads in, without the winner's id: two may win the same.
         epoch: u64,
     },
+    /// The node no longer takes anybody for the leader.
+    Unled,
     /// The node has begun to suspect a peer.
     Suspects(NodeId),
     /// The node has stopped suspecting a peer.

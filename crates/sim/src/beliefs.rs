@@ -24,7 +24,7 @@ impl Beliefs {
         self.follows[node.index()] = Some((leader, epoch));
     }
 
-    /// A node that crashes knows nothing any more.
+    /// A node that crashes, or has been told so, follows nobody any more.
     pub(crate) fn forget(&mut self, node: NodeId) {
         if let Some(follows) = self.follows.get_mut(node.index()) {
             *follows = None;

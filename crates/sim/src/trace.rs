@@ -52,6 +52,7 @@ enum Kind {
     Lost,
     Called,
     Follows,
+    Unled,
     Suspects,
     Trusts,
     OtherRequest,
@@ -311,6 +312,7 @@ impl Record {
             Mark::Follows { leader, epoch } => {
                 Self { peer: leader.0, ..wide(Kind::Follows, epoch) }
             }
+            Mark::Unled => Self { kind: Kind::Unled, ..self },
             Mark::Suspects(peer) => Self { kind: Kind::Suspects, peer: peer.0, ..self },
             Mark::Trusts(peer) => Self { kind: Kind::Trusts, peer: peer.0, ..self },
             Mark::Other => Self { kind: other, ..self },
@@ -351,6 +353,7 @@ impl Record {
             Kind::Entered => Event::Notice(Mark::Entered { token: wide }),
             Kind::Lost => Event::Notice(Mark::Lost),
             Kind::Follows => Event::Notice(Mark::Follows { leader: peer, epoch: wide }),
+            Kind::Unled => Event::Notice(Mark::Unled),
             Kind::Suspects => Event::Notice(Mark::Suspects(peer)),
             Kind::Trusts => Event::Notice(Mark::Trusts(peer)),
             Kind::OtherNotice => Event::Notice(Mark::Other),
@@ -471,6 +474,7 @@ mod tests {
             Event::Notice(Mark::Entered { token: big }),
             Event::Notice(Mark::Lost),
             Event::Notice(Mark::Follows { leader: NodeId(2), epoch: big }),
+            Event::Notice(Mark::Unled),
             Event::Notice(Mark::Suspects(NodeId(2))),
             Event::Notice(Mark::Other),
             Event::Crash,

@@ -517,6 +517,7 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
                 Mark::Follows { leader, epoch } => {
                     self.environment.beliefs.follow(id, nodes, leader, epoch);
                 }
+                Mark::Unled => self.environment.beliefs.forget(id),
                 Mark::Lost if std::mem::take(&mut local.outstanding) => self.environment.close(),
                 _ => {}
             }

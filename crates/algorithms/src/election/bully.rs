@@ -19,11 +19,21 @@
 //! 4. The time-out passes without an answer: lead, in the term after the highest counter seen, and
 //!    send `Coordinator` to all lower ids.
 //! 5. The wait for the outcome is over: run rule 1 again.
-//! 6. `Coordinator`: follow its sender, unless the term is older than the present one; then say so
-//!    with an `Answer`, and a leader that learns of a later counter than its own runs rule 4 again.
-//!    If the sender's id is the lower one: run rule 1.
+//! 6. `Coordinator`: follow its sender, unless the term is older than that of another leader this
+//!    node follows; then say so with an `Answer`, and a leader that is refused from below, by a counter that is not below its
+//!    own, runs rule 4 again. If the sender's id is the lower one: run rule 1.
 //! 7. Mode `known-dead`: a node above the present leader is trusted again: run rule 1, for it was
 //!    not asked.
+//!
+//! `election/bully-immediate` is mode `known-dead` under its own name: whoever knows that nobody
+//! above it lives, because they are suspected or because there is nobody above it, leads at once.
+//!
+//! `election/bully-recovery` is about nodes that come back. In mode `reclaim` they run rule 1, so
+//! that leadership moves although nothing was wrong. In mode `defer` they first ask who leads:
+//!
+//! 8. Boot after a crash: send `Inquiry` to all, and wait a time-out. Without an answer, or if an
+//!    election reaches the node before: rule 1.
+//! 9. `Inquiry`: the leader in office sends `InquiryRep` with its term; whoever asked follows it.
 //!
 //! # Cost
 //!
@@ -33,13 +43,17 @@
 //! and 4T + Tproc at worst.
 //!
 //! In mode `known-dead`, with b live ids above: exactly b(b + 1) + N − 2; at best N − 2, in one
-//! hop, and at worst N² − 2N.
+//! hop, and at worst N² − 2N. The highest of all, restarted, tells N − 1. To ask who leads takes N −
+//! 1 `Inquiry` and one `InquiryRep`, in two hops.
 //!
 //! # Known failures
 //!
 //! Everything rests on the time-out. If it is shorter than a round trip, or a message takes longer
 //! than promised, or an answer is lost, or the network is partitioned, a live node is taken for
-//! dead and there are several leaders.
+//! dead and there are several leaders. In mode `known-dead` a wrong suspicion is enough.
+//!
+//! A leader that crashes and comes back every now and then takes everybody along each time. Mode
+//! `defer` prevents that, and so the best node need not lead.
 
 use std::time::Duration;
 
@@ -70,6 +84,8 @@ enum Phase {
     Electing,
     /// One has answered, and will lead or find somebody who does.
     Awaiting,
+    /// Back from a crash, and asked who leads.
+    Inquiring,
 }
 
 /// The time-outs, and who is asked.
@@ -80,6 +96,8 @@ pub struct Config {
     outcome: Duration,
     /// Rule 1 spares itself the nodes that are suspected.
     known_dead: bool,
+    /// Rules 8 and 9 apply.
+    defer: bool,
 }
 
 /// What nodes send each other.
@@ -97,6 +115,16 @@ pub enum Msg {
     },
     /// I lead.
     Coordinator {
+        /// The term: its counter and the sender.
+        epoch: Stamp,
+    },
+    /// I am back. Who leads?
+    Inquiry {
+        /// The highest counter the sender has seen.
+        epoch: u64,
+    },
+    /// I do.
+    InquiryRep {
         /// The term: its counter and the sender.
         epoch: Stamp,
     },
@@ -137,31 +165,77 @@ pub static PLAIN: Entry<Bully> = Entry {
                 default: "probing",
                 help: "probing asks every higher id; known-dead leaves out the suspected",
             },
-            Opt {
-                name: "timeout",
-                default: "2T + Tproc",
-                help: "how long to wait for an answer, in hundredths of T; below 200 is too short",
-            },
+            TIMEOUT,
         ],
         mutant: None,
     },
-    config,
+    config: |setup| {
+        Ok(Config { known_dead: is_mode(setup, ["probing", "known-dead"])?, ..timing(setup)? })
+    },
     clients: Entry::<Bully>::everyone,
 };
 
-fn config(setup: &Setup) -> Result<Config, Unfit> {
-    let mode: String = setup.option("mode", "probing".to_owned())?;
-    let known_dead = match mode.as_str() {
-        "probing" => false,
-        "known-dead" => true,
-        _ => return Err(Unfit::new(format!("mode={mode}, but it is probing or known-dead"))),
-    };
+/// Who knows that nobody above it lives announces itself at once.
+pub static IMMEDIATE: Entry<Bully> = Entry {
+    info: Info {
+        id: "election/bully-immediate",
+        title: "Bully with immediate announcement",
+        summary: "whoever knows that it is the highest live node leads at once",
+        options: &[TIMEOUT],
+        ..PLAIN.info
+    },
+    config: |setup| Ok(Config { known_dead: true, ..timing(setup)? }),
+    ..PLAIN
+};
+
+/// What nodes do that come back.
+pub static RECOVERY: Entry<Bully> = Entry {
+    info: Info {
+        id: "election/bully-recovery",
+        title: "Bully with recovery",
+        summary: "who comes back takes over, or finds out who leads and leaves it at that",
+        holds: &[Property::OneLeader, Property::LeaderKnown],
+        fails: &[
+            PLAIN.info.fails[0],
+            (Property::BestLeads, "in mode defer, the best node comes back and leaves it at that"),
+        ],
+        options: &[
+            Opt {
+                name: "mode",
+                default: "reclaim",
+                help: "reclaim: who comes back holds an election; defer: it asks who leads first",
+            },
+            TIMEOUT,
+        ],
+        ..PLAIN.info
+    },
+    config: |setup| Ok(Config { defer: is_mode(setup, ["reclaim", "defer"])?, ..timing(setup)? }),
+    ..PLAIN
+};
+
+const TIMEOUT: Opt = Opt {
+    name: "timeout",
+    default: "2T + Tproc",
+    help: "how long to wait for an answer, in hundredths of T; below 200 is too short",
+};
+
+/// Whether the option `mode` is set to the second of two; the first is the default.
+fn is_mode(setup: &Setup, [first, second]: [&str; 2]) -> Result<bool, Unfit> {
+    let mode: String = setup.option("mode", first.to_owned())?;
+    if mode != first && mode != second {
+        return Err(Unfit::new(format!("mode={mode}, but it is {first} or {second}")));
+    }
+    Ok(mode == second)
+}
+
+/// The time-outs, and every rule as published.
+fn timing(setup: &Setup) -> Result<Config, Unfit> {
     let answer = match setup.optional::<u32>("timeout")? {
         Some(percent) => setup.delay * percent / 100,
         None => setup.delay * 2 + setup.processing,
     };
-    let ranks = setup.ranks()?;
-    Ok(Config { ranks, answer, outcome: answer + setup.delay * 3, known_dead })
+    let (ranks, outcome) = (setup.ranks()?, answer + setup.delay * 3);
+    Ok(Config { ranks, answer, outcome, known_dead: false, defer: false })
 }
 
 impl Protocol for Bully {
@@ -178,6 +252,7 @@ impl Protocol for Bully {
         let mut state =
             Self { phase: Phase::Idle, leader: None, counter, suspected: NodeSet::new() };
         match saved {
+            Some(_) if ctx.config.defer && ctx.n() > 1 => state.inquire(ctx),
             Some(_) => state.campaign(ctx),
             None => ctx.save(counter),
         }
@@ -209,23 +284,46 @@ impl Protocol for Bully {
             }
             Msg::Answer { epoch } => {
                 self.observe(epoch, ctx);
-                if self.phase != Phase::Idle {
-                    self.phase = Phase::Awaiting;
-                    ctx.cancel_timer(Timer::Answer);
-                    ctx.set_timer(Timer::Outcome, ctx.config.outcome);
-                } else if self.in_office(ctx.me).is_some_and(|term| term.time < epoch) {
-                    self.win(ctx);
+                match self.phase {
+                    Phase::Electing | Phase::Awaiting => {
+                        self.phase = Phase::Awaiting;
+                        ctx.cancel_timer(Timer::Answer);
+                        ctx.set_timer(Timer::Outcome, ctx.config.outcome);
+                    }
+                    Phase::Idle | Phase::Inquiring => {
+                        let term = self.in_office(ctx.me);
+                        if term.is_some_and(|term| term.time <= epoch) && !Self::is_above(from, ctx)
+                        {
+                            self.win(ctx);
+                        }
+                    }
                 }
             }
             Msg::Coordinator { epoch } => {
                 self.observe(epoch.time, ctx);
-                if self.leader.is_some_and(|term| epoch < term) {
-                    ctx.send(from, Msg::Answer { epoch: self.counter });
-                } else {
-                    self.follow(epoch, ctx);
+                match self.leader {
+                    Some(term) if epoch < term => {
+                        // What the leader itself said earlier is no news to it.
+                        if term.node != from {
+                            ctx.send(from, Msg::Answer { epoch: self.counter });
+                        }
+                    }
+                    _ => self.follow(epoch, ctx),
                 }
                 if !Self::is_above(from, ctx) {
                     self.campaign(ctx);
+                }
+            }
+            Msg::Inquiry { epoch } => {
+                self.observe(epoch, ctx);
+                if let Some(epoch) = self.in_office(ctx.me) {
+                    ctx.send(from, Msg::InquiryRep { epoch });
+                }
+            }
+            Msg::InquiryRep { epoch } => {
+                self.observe(epoch.time, ctx);
+                if self.phase == Phase::Inquiring && !self.suspected.contains(from) {
+                    self.follow(epoch, ctx);
                 }
             }
         }
@@ -233,6 +331,7 @@ impl Protocol for Bully {
 
     fn on_timer(&mut self, timer: Timer, ctx: &mut Ctx<Self>) {
         match timer {
+            Timer::Answer if self.phase == Phase::Inquiring => self.campaign(ctx),
             Timer::Answer => self.win(ctx),
             Timer::Outcome => {
                 self.phase = Phase::Idle;
@@ -261,8 +360,14 @@ impl Protocol for Bully {
 }
 
 impl Bully {
+    fn inquire(&mut self, ctx: &mut Ctx<Self>) {
+        self.phase = Phase::Inquiring;
+        ctx.broadcast(Msg::Inquiry { epoch: self.counter });
+        ctx.set_timer(Timer::Answer, ctx.config.answer);
+    }
+
     fn campaign(&mut self, ctx: &mut Ctx<Self>) {
-        if self.phase != Phase::Idle {
+        if !matches!(self.phase, Phase::Idle | Phase::Inquiring) {
             return;
         }
         let spared = |peer: &NodeId| ctx.config.known_dead && self.suspected.contains(*peer);

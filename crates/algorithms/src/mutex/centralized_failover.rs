@@ -8,7 +8,11 @@
 //! holder that does not answer is waited for until its lease must be over: it counts its lease
 //! from before the coordinator does, and stops first. Fencing tokens lead with the epoch.
 //!
-//! The election is a protocol of its own, inside this one; any will do.
+//! The election is a protocol of its own, inside this one; any will do that works where everybody
+//! is linked with everybody, and the lock survives what the election survives.
+//! `mutex/centralized-failover` elects with the bully algorithm, and
+//! `mutex/centralized-failover-quorum` with a majority, so that a partition makes no second
+//! coordinator for long.
 //!
 //! # Rules
 //!
@@ -33,22 +37,29 @@
 //!    critical section `Λ + ε` after the grant or the last `Renew`.
 //! 10. Without leases (`mutex/centralized-failover-no-lease`): no renewals, and a holder that is
 //!     suspected counts as gone.
+//! 11. Where the network may fall apart (`mutex/centralized-failover-quorum`), silence proves
+//!     nothing, and the last coordinator may be busy elsewhere for a while: the grace that the
+//!     election gives it. Rebuilding is over when everybody has answered, or when `Λ + 2T` and the
+//!     grace have passed; then nobody is inside. Nothing is renewed before. Who is deposed grants
+//!     nothing any more.
 //!
 //! # Cost
 //!
 //! Three messages an entry and two hops, as with a coordinator that stays; renewals come on top if
 //! a stay is longer than half a lease. To replace the coordinator: the election, N − 1 `NewCoord`,
 //! and a `Status` from each that lives. If the holder crashes, the next one waits for the rest of
-//! the lease.
+//! the lease; by rule 11, if anybody has crashed, for all of it and the grace, 36T by default.
 //!
 //! # Known failures
 //!
 //! Without leases, a holder that is only slow and is taken for dead is joined by another; only the
 //! fencing token tells them apart. And a node must not come back: if it has crashed inside and does
 //! so before anybody has noticed, nobody takes its grant from it, and everybody waits. A partition
-//! makes two coordinators, each with clients of its own. Order is that of arrival at the coordinator,
+//! makes two coordinators, each with clients of its own, unless a majority elects them; then clients
+//! without a majority wait, and without leases everybody would, for those who cannot be reached. Order is that of arrival at the coordinator,
 //! and by id after a failover.
 
+mod message;
 mod office;
 
 use std::time::Duration;
@@ -59,14 +70,15 @@ use conclave_protocol::{
 };
 use serde::{Deserialize, Serialize};
 
+pub use self::message::{Msg, Timer};
 use self::office::{Holder, Office, Stage, epoch_of};
 use super::{Notice, Request};
-use crate::election::{self, bully};
+use crate::election::{self, bully, quorum_epoch};
 
 /// The state of a node: client, perhaps coordinator, and voter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(bound = "")]
-pub struct Failover<E: election::Algorithm> {
+pub struct Coordinator<E: election::Algorithm> {
     phase: Phase,
     /// The latest epoch known, and who coordinates in it.
     epoch: u64,
@@ -107,81 +119,28 @@ pub struct Config<C> {
     /// How long an answer can take.
     answer: Duration,
     probe: Duration,
+    /// How long a coordinator may take itself for one when another has been elected; `None` if
+    /// whoever is elected is the only one.
+    grace: Option<Duration>,
     election: C,
 }
 
-/// What nodes send each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Msg<M> {
-    /// I want to enter.
-    Request {
-        /// The epoch of the coordinator it is meant for.
-        epoch: u64,
-        /// The number of the request.
-        request: u64,
-    },
-    /// Enter.
-    Grant {
-        /// The number of the request.
-        request: u64,
-        /// The fencing token.
-        token: u64,
-    },
-    /// I have left what was granted with this token.
-    Release(u64),
-    /// I am still inside, with this token.
-    Renew(u64),
-    /// You may stay, with this token.
-    Renewed(u64),
-    /// Are you there? I still want to enter.
-    Probe {
-        /// The epoch of the coordinator it is meant for.
-        epoch: u64,
-        /// The number of the request.
-        request: u64,
-    },
-    /// I am, and have heard.
-    Alive,
-    /// I coordinate now, in this epoch.
-    NewCoord(u64),
-    /// This is how things stand here.
-    Status {
-        /// The epoch of the coordinator it is meant for.
-        epoch: u64,
-        /// The number of the latest request.
-        request: u64,
-        /// Whether it is waiting.
-        wants: bool,
-        /// The fencing token, if it is inside.
-        held: Option<u64>,
-    },
-    /// A message of the election.
-    App(M),
-}
+impl<C> Config<C> {
+    /// The same for an election that may leave the last leader in office for so long.
+    #[must_use]
+    pub fn with_grace(self, grace: Duration) -> Self {
+        Self { grace: Some(grace), ..self }
+    }
 
-/// The timers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Timer<T> {
-    /// Waiting: time to ask whether the coordinator lives.
-    Probe,
-    /// The coordinator should have answered by now.
-    Silence,
-    /// Inside: time to renew the lease.
-    Renew,
-    /// Inside: the lease is over.
-    Expire,
-    /// Coordinator: the holder's lease is over.
-    Lease,
-    /// Coordinator: everybody alive has said how things stand.
-    Answers,
-    /// Coordinator: every lease of an earlier epoch is over.
-    Lapse,
-    /// A timer of the election.
-    App(T),
+    /// The same with grants that last until they are given back.
+    #[must_use]
+    pub fn without_leases(self) -> Self {
+        Self { lease: None, ..self }
+    }
 }
 
 /// With the bully algorithm.
-pub static PLAIN: Entry<Failover<bully::Bully>> = Entry {
+pub static PLAIN: Entry<Coordinator<bully::Bully>> = Entry {
     info: Info {
         id: "mutex/centralized-failover",
         title: "Central coordinator with failover",
@@ -206,19 +165,15 @@ pub static PLAIN: Entry<Failover<bully::Bully>> = Entry {
             "p2 asks; the coordinator crashes; p1, which has heard of it all, asks the next one, \
              which queues what was wanted by id",
         )],
-        options: &[Opt {
-            name: "lease",
-            default: "20",
-            help: "how long a grant lasts unless renewed, in T, at least 8",
-        }],
+        options: &[LEASE],
         mutant: None,
     },
     config: |setup| config(setup, (bully::PLAIN.config)(setup)?),
-    clients: Entry::<Failover<bully::Bully>>::everyone,
+    clients: Entry::<Coordinator<bully::Bully>>::everyone,
 };
 
 /// A grant lasts until it is given back, or its holder is suspected.
-pub static NO_LEASE: Entry<Failover<bully::Bully>> = Entry {
+pub static NO_LEASE: Entry<Coordinator<bully::Bully>> = Entry {
     info: Info {
         id: "mutex/centralized-failover-no-lease",
         title: "Central coordinator with failover, without leases",
@@ -227,8 +182,38 @@ pub static NO_LEASE: Entry<Failover<bully::Bully>> = Entry {
         options: &[],
         ..PLAIN.info
     },
-    config: |setup| Ok(Config { lease: None, ..(PLAIN.config)(setup)? }),
+    config: |setup| Ok((PLAIN.config)(setup)?.without_leases()),
     ..PLAIN
+};
+
+/// With an election by majority.
+pub static QUORUM: Entry<Coordinator<quorum_epoch::QuorumEpoch>> = Entry {
+    info: Info {
+        id: "mutex/centralized-failover-quorum",
+        title: "Central coordinator with failover by majority",
+        summary: "a majority elects the coordinator, and partitions do no harm; grants are leases",
+        model: Model { partitions: true, detector: Detector::None, ..PLAIN.info.model },
+        holds: &[Property::Exclusion, Property::FenceOrder],
+        fails: &[
+            (Property::NoDeadlock, "two of three crash, and the third waits for a majority"),
+            (Property::NoStarvation, "likewise, and so does whoever has no majority on its side"),
+            PLAIN.info.fails[0],
+        ],
+        options: &[LEASE, quorum_epoch::SPREAD],
+        ..PLAIN.info
+    },
+    config: |setup| {
+        let election = (quorum_epoch::PLAIN.config)(setup)?;
+        let grace = election.grace();
+        Ok(config(setup, election)?.with_grace(grace))
+    },
+    clients: Entry::<Coordinator<quorum_epoch::QuorumEpoch>>::everyone,
+};
+
+const LEASE: Opt = Opt {
+    name: "lease",
+    default: "20",
+    help: "how long a grant lasts unless renewed, in T, at least 8",
 };
 
 /// The constants around an election with the constants `election`.
@@ -244,11 +229,12 @@ pub fn config<C>(setup: &Setup, election: C) -> Result<Config<C>, Unfit> {
         delay: setup.delay,
         answer,
         probe: answer + setup.delay * 4,
+        grace: None,
         election,
     })
 }
 
-impl<E: election::Algorithm> Protocol for Failover<E> {
+impl<E: election::Algorithm> Protocol for Coordinator<E> {
     type Config = Config<E::Config>;
     type Request = Request;
     type Notice = Notice;
@@ -313,8 +299,7 @@ impl<E: election::Algorithm> Protocol for Failover<E> {
             }
             Msg::Renew(token) => {
                 if self.holder().is_some_and(|holder| holder.token == token) {
-                    self.count_lease(ctx);
-                    ctx.send(from, Msg::Renewed(token));
+                    self.renew_holder(ctx);
                 }
             }
             Msg::Status { epoch, request, wants, held } => {
@@ -353,12 +338,7 @@ impl<E: election::Algorithm> Protocol for Failover<E> {
                     self.finish_rebuilding(ctx);
                 }
             }
-            Timer::Lapse => {
-                if let Some((_, lapsed)) = self.rebuilding() {
-                    *lapsed = true;
-                    self.finish_rebuilding(ctx);
-                }
-            }
+            Timer::Lapse => self.on_lapse(ctx),
             Timer::App(timer) => self.elect(ctx, |election, ctx| election.on_timer(timer, ctx)),
         }
     }
@@ -368,7 +348,9 @@ impl<E: election::Algorithm> Protocol for Failover<E> {
         self.elect(ctx, |election, ctx| election.on_suspect(peer, ctx));
         let Some(office) = &mut self.office else { return };
         office.queue.retain(|&(node, _)| node != peer);
-        if let Stage::Rebuilding { missing, .. } = &mut office.stage {
+        if let Stage::Rebuilding { missing, .. } = &mut office.stage
+            && ctx.config.grace.is_none()
+        {
             missing.remove(peer);
         }
         let gone = office.holder.is_some_and(|holder| holder.node == peer);
@@ -393,7 +375,7 @@ impl<E: election::Algorithm> Protocol for Failover<E> {
 }
 
 /// The client.
-impl<E: election::Algorithm> Failover<E> {
+impl<E: election::Algorithm> Coordinator<E> {
     fn on_new_coordinator(&mut self, from: NodeId, epoch: u64, ctx: &mut Ctx<Self>) {
         if epoch < self.epoch {
             return;
@@ -415,8 +397,13 @@ impl<E: election::Algorithm> Failover<E> {
             return;
         }
         (self.coordinator, self.epoch) = (Some(coordinator), epoch);
+        ctx.cancel_timer(Timer::Silence);
+        self.leave_office(ctx);
+    }
+
+    fn leave_office(&mut self, ctx: &mut Ctx<Self>) {
         self.office = None;
-        for timer in [Timer::Silence, Timer::Lease, Timer::Answers, Timer::Lapse] {
+        for timer in [Timer::Lease, Timer::Answers, Timer::Lapse] {
             ctx.cancel_timer(timer);
         }
     }
@@ -470,14 +457,19 @@ impl<E: election::Algorithm> Failover<E> {
 }
 
 /// The coordinator.
-impl<E: election::Algorithm> Failover<E> {
+impl<E: election::Algorithm> Coordinator<E> {
     fn take_office(&mut self, ctx: &mut Ctx<Self>) {
         let all: NodeSet = ctx.topology.nodes().collect();
-        let missing = all.iter().filter(|&node| !self.suspected.contains(node)).collect();
-        self.office = Some(Office::rebuilding(missing, ctx.config.lease.is_none()));
-        ctx.set_timer(Timer::Answers, ctx.config.answer);
-        if let Some(lease) = ctx.config.lease {
-            ctx.set_timer(Timer::Lapse, lease + ctx.config.delay * 2);
+        let Config { lease, delay, answer, grace, .. } = *ctx.config;
+        if grace.is_some() {
+            self.office = Some(Office::rebuilding(all.clone(), false));
+        } else {
+            let missing = all.iter().filter(|&node| !self.suspected.contains(node)).collect();
+            self.office = Some(Office::rebuilding(missing, lease.is_none()));
+            ctx.set_timer(Timer::Answers, answer);
+        }
+        if let Some(lease) = lease {
+            ctx.set_timer(Timer::Lapse, lease + delay * 2 + grace.unwrap_or_default());
         }
         ctx.multicast(all.iter(), Msg::NewCoord(self.epoch));
     }
@@ -500,8 +492,7 @@ impl<E: election::Algorithm> Failover<E> {
                 && held > latest
             {
                 office.holder = Some(Holder { node: from, request, token });
-                self.count_lease(ctx);
-                ctx.send(from, Msg::Renewed(token));
+                self.renew_holder(ctx);
             }
             self.suspected.remove(from);
             self.finish_rebuilding(ctx);
@@ -512,14 +503,44 @@ impl<E: election::Algorithm> Failover<E> {
     fn finish_rebuilding(&mut self, ctx: &mut Ctx<Self>) {
         let Some(office) = &mut self.office else { return };
         let Stage::Rebuilding { missing, lapsed } = &office.stage else { return };
-        let nobody_inside = *lapsed || self.suspected.is_empty();
-        if missing.is_empty() && (office.holder.is_some() || nobody_inside) {
+        let over = if ctx.config.grace.is_some() {
+            missing.is_empty() || *lapsed
+        } else {
+            let nobody_inside = *lapsed || self.suspected.is_empty();
+            missing.is_empty() && (office.holder.is_some() || nobody_inside)
+        };
+        if over {
             office.stage = Stage::Serving;
             office.queue.retain(|&(node, _)| !self.suspected.contains(node));
             office.queue.make_contiguous().sort_unstable();
             ctx.cancel_timer(Timer::Answers);
             ctx.cancel_timer(Timer::Lapse);
+            if ctx.config.grace.is_some() {
+                self.renew_holder(ctx);
+            }
             self.grant_next(ctx);
+        }
+    }
+
+    /// Every lease of an earlier epoch is over.
+    fn on_lapse(&mut self, ctx: &mut Ctx<Self>) {
+        if let Some((_, lapsed)) = self.rebuilding() {
+            *lapsed = true;
+            if let Some(office) = self.office.as_mut().filter(|_| ctx.config.grace.is_some()) {
+                office.holder = None;
+            }
+            self.finish_rebuilding(ctx);
+        }
+    }
+
+    /// Lets the holder stay, unless somebody else may have been granted what it holds.
+    fn renew_holder(&mut self, ctx: &mut Ctx<Self>) {
+        let Some(Holder { node, token, .. }) = self.holder() else { return };
+        if ctx.config.grace.is_some() && self.rebuilding().is_some() {
+            ctx.send(node, Msg::Alive);
+        } else {
+            self.count_lease(ctx);
+            ctx.send(node, Msg::Renewed(token));
         }
     }
 
@@ -566,7 +587,7 @@ impl<E: election::Algorithm> Failover<E> {
 }
 
 /// The voter.
-impl<E: election::Algorithm> Failover<E> {
+impl<E: election::Algorithm> Coordinator<E> {
     fn call_election(&mut self, ctx: &mut Ctx<Self>) {
         self.elect(ctx, |election, ctx| election.on_request(election::Request::Campaign, ctx));
     }
@@ -579,12 +600,16 @@ impl<E: election::Algorithm> Failover<E> {
     }
 
     fn on_elected(&mut self, elected: Vec<election::Notice>, ctx: &mut Ctx<Self>) {
-        for election::Notice::Elected { leader, epoch } in elected {
-            if epoch > self.epoch {
-                self.adopt(leader, epoch, ctx);
-                if leader == ctx.me {
-                    self.take_office(ctx);
+        for notice in elected {
+            match notice {
+                election::Notice::Elected { leader, epoch } if epoch > self.epoch => {
+                    self.adopt(leader, epoch, ctx);
+                    if leader == ctx.me {
+                        self.take_office(ctx);
+                    }
                 }
+                election::Notice::Elected { .. } => {}
+                election::Notice::Deposed => self.leave_office(ctx),
             }
         }
     }
@@ -594,11 +619,11 @@ impl<E: election::Algorithm> Failover<E> {
 fn inside<E: election::Algorithm, T>(
     saved: &mut Saved<E>,
     elected: &mut Vec<election::Notice>,
-    ctx: &mut Ctx<Failover<E>>,
+    ctx: &mut Ctx<Coordinator<E>>,
     rule: impl FnOnce(&mut Ctx<E>) -> T,
 ) -> T {
     let config = ctx.config;
-    let lift = |effect: Effect<E>, ctx: &mut Ctx<Failover<E>>| match effect {
+    let lift = |effect: Effect<E>, ctx: &mut Ctx<Coordinator<E>>| match effect {
         Effect::Send { to, msg } => ctx.send(to, Msg::App(msg)),
         Effect::Broadcast(msg) => ctx.broadcast(Msg::App(msg)),
         Effect::Notify(notice) => elected.push(notice),

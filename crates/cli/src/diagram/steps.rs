@@ -171,6 +171,7 @@ fn of_notice(mark: Mark, node: NodeId) -> Words {
         Mark::Lost => (Tone::Bad, "REVOKED".to_owned()),
         Mark::Follows { leader, .. } if leader == node => (Tone::Good, "LEADS".to_owned()),
         Mark::Follows { leader, .. } => (Tone::Plain, format!("follows {leader}")),
+        Mark::Unled => (Tone::Plain, "follows nobody".to_owned()),
         Mark::Suspects(peer) => (Tone::Bad, format!("suspects {peer}")),
         Mark::Trusts(peer) => (Tone::Plain, format!("trusts {peer}")),
         Mark::Asked | Mark::Left | Mark::Called | Mark::Other => (Tone::Plain, "notice".to_owned()),

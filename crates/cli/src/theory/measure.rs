@@ -84,6 +84,11 @@ impl<'a> Run<'a> {
             "election_messages" => Ok(self.labelled("Election")),
             "answer_messages" => Ok(self.labelled("Answer")),
             "coordinator_messages" => Ok(self.labelled("Coordinator")),
+            "ack_messages" => Ok(self.labelled("Ack")),
+            "leader_messages" => Ok(self.labelled("Leader")),
+            "explosion" => Ok(self.labelled("Wake")),
+            "contraction" => Ok(self.labelled("Up")),
+            "expansion" => Ok(self.labelled("Result")),
             _ => Err("nobody has said how to measure it".into()),
         }
     }

@@ -232,6 +232,8 @@ static CASES: &[Case] = &[
     case("mutex/physical-clock-order", "idle", SIZES, Given::lone_non_holder),
     case("election/bully", "probing", ABOVE, |g| g.election("probing", g.n("a"))),
     case("election/bully", "known-dead", LIVE_ABOVE, |g| g.election("known-dead", g.n("b") + 1)),
+    case("election/wireless-tree", "connected-graph", GRAPHS, Given::flooded_graphs),
+    case("election/tree-mattern", "k-initiators", CALLED_TREES, Given::called_trees),
 ];
 
 const ATTEMPTS: Further =
@@ -268,6 +270,20 @@ const REPEATED: Further = &[
     &[("N", 5), ("K", 3), ("R", 1)],
     &[("N", 7), ("K", 4), ("R", 5)],
     &[("N", 12), ("K", 5), ("R", 9)],
+];
+const GRAPHS: Further = &[
+    &[("n", 2), ("E", 1)],
+    &[("n", 5), ("E", 10)],
+    &[("n", 9), ("E", 12)],
+    &[("n", 30), ("E", 29)],
+    &[("n", 40), ("E", 300)],
+];
+const CALLED_TREES: Further = &[
+    &[("n", 2), ("k", 1)],
+    &[("n", 2), ("k", 2)],
+    &[("n", 5), ("k", 5)],
+    &[("n", 20), ("k", 7)],
+    &[("n", 100), ("k", 1)],
 ];
 // With two nodes, one of them dead, there is nobody to tell and the last hop is missing.
 const ABOVE: Further =
@@ -467,6 +483,32 @@ impl Given {
         let grants = u64::from(m + g);
         attempts.provided = Provided::Attempts { node, targets, attempts: attempted, grants };
         vec![attempts.about(Scope::Node(node))]
+    }
+
+    /// A line with as many further links as there have to be, and a call from several places.
+    fn flooded_graphs(&self) -> Vec<Experiment> {
+        let (n, links) = (self.n("n"), self.n("E"));
+        let pairs = |gap: u32| (0..n.saturating_sub(gap)).map(move |a| (a, a + gap));
+        let line_first = (1..n).flat_map(pairs).map(|(a, b)| (NodeId(a), NodeId(b)));
+        let links: Vec<_> = line_first.take(links as usize).collect();
+        let graph = Topology::graph(n, &links).expect("a line is connected");
+        let sources = std::collections::BTreeSet::from([0, n / 2, n - 1]);
+        let flooded = |source| self.planned(Setup::new(graph.clone()), &[(source, 0)]);
+        sources.into_iter().map(flooded).collect()
+    }
+
+    /// Trees of several shapes, on which the first or the last nodes call at once.
+    fn called_trees(&self) -> Vec<Experiment> {
+        let (n, k) = (self.n("n"), self.n("k"));
+        let mut called = Vec::new();
+        for (name, seed) in [("line", 0), ("star", 0), ("binary", 0), ("tree", 1), ("tree", 2)] {
+            let tree = conclave_sim::shape(name, n, seed).expect("there is such a tree");
+            for callers in [0..k, n - k..n] {
+                let asks: Vec<_> = callers.map(|node| (node, 0)).collect();
+                called.push(self.planned(Setup::new(tree.clone()), &asks));
+            }
+        }
+        called
     }
 
     /// The top node is dead, and a node with `above` ids above it calls for an election.

@@ -26,6 +26,15 @@ const CAUSAL: &[Property] = &[FcfsHappenedBefore];
 const STAMPS: &[Property] = &[FcfsTimestamp];
 const WATCH: &[Property] = &[Completeness];
 const LEADER: &[Property] = &[OneLeader, LeaderKnown, BestLeads];
+/// And never two leaders in an epoch.
+const LEADERS: &[Property] = &[OneLeader, OneLeaderPerEpoch, LeaderKnown, BestLeads];
+const L1: &[Property] = &[OneLeader];
+const L1Q: &[Property] = &[OneLeaderPerEpoch];
+const L2: &[Property] = &[LeaderKnown];
+const L3: &[Property] = &[BestLeads];
+/// No random delays: where timers run out at any moment, they make no difference.
+const NO_SPREAD: &[(&str, &str)] = &[("spread", "1")];
+const DEFER: &[(&str, &str)] = &[("mode", "defer")];
 
 /// Why the order of timestamps is not checked where tokens are something else.
 const NO_STAMPS: &str =
@@ -137,6 +146,17 @@ pub static TABLE: &[Claims] = &[
             Check::new(3, CAUSAL).crashes(1).fails(9),
         ],
         deep: &[Check::new(3, LOCK).crashes(1).bounded(40)],
+    },
+    Claims {
+        id: "mutex/centralized-failover-quorum",
+        checks: &[
+            Check::new(2, SAFE).set(NO_SPREAD).crashes(1).recoveries(1).bounded(16),
+            Check::new(3, SAFE).set(NO_SPREAD).clients(0, 1).partitions(1).bounded(13),
+            Check::new(3, ND).set(NO_SPREAD).crashes(2).timers(0).fails(3),
+            Check::new(3, NS).set(NO_SPREAD).crashes(2).timers(0).fails(3),
+            Check::new(3, CAUSAL).set(NO_SPREAD).fails(13),
+        ],
+        deep: &[Check::new(3, SAFE).set(NO_SPREAD).partitions(1).bounded(12)],
     },
     Claims {
         id: "mutex/replicated-coordinator",
@@ -555,6 +575,94 @@ pub static TABLE: &[Claims] = &[
             Check::new(3, &[OneLeaderPerEpoch]).partitions(1).fails(4),
         ],
         deep: &[Check::new(3, LEADER).crashes(1).recoveries(1).bounded(20)],
+    },
+    Claims {
+        id: "election/bully-immediate",
+        checks: &[
+            Check::new(3, LEADER).crashes(1),
+            Check::new(2, LEADER).crashes(1).recoveries(1),
+            Check::new(3, LEADER).crashes(1).recoveries(1).bounded(11),
+            Check::new(3, L1Q).partitions(1).fails(4),
+        ],
+        deep: &[Check::new(3, LEADER).crashes(1).recoveries(1).bounded(20)],
+    },
+    Claims {
+        id: "election/bully-recovery",
+        checks: &[
+            Check::new(3, LEADER).crashes(1),
+            Check::new(2, LEADER).crashes(1).recoveries(1),
+            Check::new(3, LEADER).crashes(1).recoveries(1).bounded(11),
+            Check::new(2, &[OneLeader, LeaderKnown]).set(DEFER).crashes(1).recoveries(1),
+            Check::new(3, LEADER).set(DEFER).crashes(1).recoveries(1).bounded(11),
+            Check::new(2, L3).set(DEFER).crashes(1).recoveries(1).fails(11),
+            Check::new(3, L1Q).partitions(1).fails(4),
+        ],
+        deep: &[Check::new(3, LEADER).set(DEFER).crashes(1).recoveries(1).bounded(20)],
+    },
+    Claims {
+        id: "election/quorum-epoch",
+        // Each timer that runs out may be another candidacy, and without end of them there is no
+        // end to epochs.
+        checks: &[
+            Check::new(3, L1Q).set(NO_SPREAD).timers(0).crashes(1).recoveries(1),
+            Check::new(3, L1Q).set(NO_SPREAD).timers(0).partitions(1),
+            Check::new(3, L1Q).set(NO_SPREAD).timers(0).losses(1),
+            Check::new(3, L1Q).set(NO_SPREAD).timers(0).repeats(1),
+            Check::new(3, L1Q).set(NO_SPREAD).clients(2, 3).timers(1).crashes(1).recoveries(1),
+            Check::new(3, L1Q).set(NO_SPREAD).clients(2, 3).timers(1).partitions(1),
+            Check::new(3, L1Q).set(NO_SPREAD).clients(2, 3).timers(2),
+            Check::new(3, L1Q)
+                .set(NO_SPREAD)
+                .timers(2)
+                .crashes(1)
+                .recoveries(1)
+                .partitions(1)
+                .losses(1)
+                .repeats(1)
+                .bounded(7),
+            Check::new(4, L1Q).set(NO_SPREAD).clients(2, 4).timers(0),
+            Check::new(2, L1).set(NO_SPREAD).timers(3).crashes(1).recoveries(1),
+            Check::new(3, L1).set(NO_SPREAD).clients(2, 3).timers(1),
+            Check::new(3, L2).set(NO_SPREAD).timers(0).crashes(2).fails(3),
+            Check::new(3, L3).set(NO_SPREAD).timers(0).fails(9),
+            // Who forgets its vote votes again.
+            Check::new(3, L1Q).set(NO_SPREAD).timers(0).crashes(1).amnesias(1).fails(8),
+        ],
+        deep: &[
+            Check::new(3, L1Q).set(NO_SPREAD).timers(1),
+            Check::new(3, L1).set(NO_SPREAD).timers(1),
+            Check::new(3, L1Q)
+                .set(NO_SPREAD)
+                .timers(3)
+                .crashes(1)
+                .recoveries(1)
+                .partitions(1)
+                .bounded(10),
+        ],
+    },
+    Claims {
+        id: "election/wireless-tree",
+        checks: &[
+            Check::new(3, LEADERS),
+            Check::new(3, LEADERS).shape("complete"),
+            Check::new(4, LEADERS).shape("line"),
+            // A triangle without a corner is connected, and a line without its middle is not.
+            Check::new(3, LEADERS).shape("complete").crashes(1).beyond(),
+            Check::new(3, L1).shape("line").crashes(1).fails(5),
+        ],
+        deep: &[Check::new(4, LEADERS)],
+    },
+    Claims {
+        id: "election/tree-mattern",
+        checks: &[
+            Check::new(3, LEADERS).requests(2),
+            Check::new(4, LEADERS),
+            Check::new(4, LEADERS).shape("star"),
+            Check::new(3, LEADERS).channels(Channels::Reliable).beyond(),
+            Check::new(3, L2).crashes(1).fails(3),
+            Check::new(3, L2).losses(1).fails(8),
+        ],
+        deep: &[Check::new(5, LEADERS)],
     },
     // Failure detection.
     Claims {

@@ -153,6 +153,7 @@ fn consequence(mark: Mark, node: NodeId) -> Option<String> {
         Mark::Lost => "has its grant revoked".to_owned(),
         Mark::Follows { leader, .. } if leader == node => "leads".to_owned(),
         Mark::Follows { leader, .. } => format!("follows {leader}"),
+        Mark::Unled => "follows nobody".to_owned(),
         Mark::Suspects(peer) => format!("suspects {peer}"),
         Mark::Trusts(peer) => format!("trusts {peer}"),
         Mark::Asked | Mark::Left | Mark::Called | Mark::Other => return None,

@@ -1,0 +1,206 @@
+//! The nodes form a tree. A call wakes everybody, and from the leaves inwards each reports the best
+//! node behind it to the one neighbour from which it has no report. In the end two neighbours
+//! report to each other: between them they have heard of everybody, and they tell the rest.
+//!
+//! Whatever the order of events, every node sends one report, and each but the last two goes
+//! towards the place where those two meet. Both have taken the best of all reports, and the best of
+//! all is one node; so there is one leader, and the result passes every link but the one between
+//! them. It does not matter who calls, or how many do.
+//!
+//! Elections are numbered. Whoever calls after the outcome of one is known begins the next, and a
+//! message of a later election than a node is in takes it along.
+//!
+//! # Rules
+//!
+//! 1. Call, or the first message of an election: wake up. Send `Wake` to all neighbours but the one
+//!    that woke this node.
+//! 2. Awake, with reports from all neighbours but one, which a leaf is at once: send `Up` to that
+//!    one, with the best node reported or this one.
+//! 3. `Up` from the neighbour to which this node has reported: the better of both reports leads.
+//!    Send `Result` to all other neighbours.
+//! 4. `Result`: follow whom it names, and send it on to all other neighbours.
+//!
+//! # Cost
+//!
+//! Exactly 3n + k − 4 messages for n nodes of which k call: n + k − 2 `Wake`, n `Up`, n − 2
+//! `Result`.
+//!
+//! # Known failures
+//!
+//! A tree has no second way to anybody: if a node crashes, or a message is lost, nobody is elected.
+
+use conclave_protocol::{
+    Ctx, Entry, Info, Links, Model, Never, NodeId, NodeSet, Property, Protocol, Rank, Ranks, Stamp,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Notice, Request};
+
+/// The state of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct TreeMattern {
+    /// The number of the latest election this node has taken part in.
+    round: u64,
+    phase: Phase,
+    /// The best node that this one has heard of in that election.
+    best: Rank,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+enum Phase {
+    /// No election is under way as far as this node knows.
+    Asleep,
+    /// These neighbours, at least two, have not reported.
+    Awake { missing: NodeSet },
+    /// All have reported but this one, to which this node has.
+    Reported { to: NodeId },
+}
+
+/// How good a leader each node is; a node looks only at its own.
+#[derive(Clone, Debug)]
+pub struct Config {
+    ranks: Ranks,
+}
+
+/// What neighbours send each other; each message names its election.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Msg {
+    /// There is an election.
+    Wake {
+        /// Which.
+        round: u64,
+    },
+    /// The best of all nodes on this side of the link.
+    Up {
+        /// Which election.
+        round: u64,
+        /// The best node.
+        best: Rank,
+    },
+    /// The best of all nodes.
+    Result {
+        /// Which election.
+        round: u64,
+        /// The leader.
+        best: Rank,
+    },
+}
+
+/// The algorithm.
+pub static PLAIN: Entry<TreeMattern> = Entry {
+    info: Info {
+        id: "election/tree-mattern",
+        title: "Election on a tree",
+        summary: "reports move from the leaves inwards until two neighbours know everything",
+        source: "Mattern. Verteilte Basisalgorithmen. Informatik-Fachberichte 226, Springer, 1989",
+        text: include_str!("tree_mattern.rs"),
+        model: Model { links: Links::Tree, ..Model::FIFO },
+        holds: &[
+            Property::OneLeader,
+            Property::OneLeaderPerEpoch,
+            Property::LeaderKnown,
+            Property::BestLeads,
+        ],
+        fails: &[],
+        options: &[],
+        mutant: None,
+    },
+    config: |setup| Ok(Config { ranks: setup.ranks()? }),
+    clients: Entry::<TreeMattern>::everyone,
+};
+
+impl Protocol for TreeMattern {
+    type Config = Config;
+    type Request = Request;
+    type Notice = Notice;
+    type Msg = Msg;
+    type Timer = Never;
+    type Stable = Never;
+
+    fn start(_: Option<Never>, ctx: &mut Ctx<Self>) -> Self {
+        Self { round: 0, phase: Phase::Asleep, best: ctx.config.ranks.of(ctx.me) }
+    }
+
+    fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
+        match request {
+            Request::Campaign => {
+                if self.phase == Phase::Asleep {
+                    self.wake(self.round + 1, None, ctx);
+                }
+            }
+        }
+    }
+
+    fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
+        match msg {
+            Msg::Wake { round } => self.wake_if_later(round, from, ctx),
+            Msg::Up { round, best } => {
+                self.wake_if_later(round, from, ctx);
+                if round == self.round {
+                    self.on_report(from, best, ctx);
+                }
+            }
+            Msg::Result { round, best } => {
+                if round == self.round && matches!(self.phase, Phase::Reported { .. }) {
+                    self.best = best;
+                    self.conclude(from, ctx);
+                }
+            }
+        }
+    }
+}
+
+impl TreeMattern {
+    fn wake_if_later(&mut self, round: u64, waker: NodeId, ctx: &mut Ctx<Self>) {
+        if round > self.round {
+            self.wake(round, Some(waker), ctx);
+        }
+    }
+
+    fn wake(&mut self, round: u64, waker: Option<NodeId>, ctx: &mut Ctx<Self>) {
+        self.round = round;
+        self.best = ctx.config.ranks.of(ctx.me);
+        let others = ctx.neighbors().filter(|&neighbor| Some(neighbor) != waker);
+        ctx.multicast(others, Msg::Wake { round });
+        self.report_if_one_is_missing(ctx.neighbors().collect(), ctx);
+    }
+
+    fn report_if_one_is_missing(&mut self, missing: NodeSet, ctx: &mut Ctx<Self>) {
+        let (last, many) = (missing.first(), missing.len() > 1);
+        match last {
+            Some(_) if many => self.phase = Phase::Awake { missing },
+            Some(to) => {
+                self.phase = Phase::Reported { to };
+                ctx.send(to, Msg::Up { round: self.round, best: self.best });
+            }
+            // A node that is alone.
+            None => self.conclude(ctx.me, ctx),
+        }
+    }
+
+    fn on_report(&mut self, from: NodeId, best: Rank, ctx: &mut Ctx<Self>) {
+        match &mut self.phase {
+            Phase::Awake { missing } => {
+                let mut missing = missing.take();
+                missing.remove(from);
+                self.best = self.best.max(best);
+                self.report_if_one_is_missing(missing, ctx);
+            }
+            Phase::Reported { to } if *to == from => {
+                self.best = self.best.max(best);
+                self.conclude(from, ctx);
+            }
+            Phase::Reported { .. } | Phase::Asleep => {}
+        }
+    }
+
+    /// Follows the best, and tells everybody but `informant`.
+    fn conclude(&mut self, informant: NodeId, ctx: &mut Ctx<Self>) {
+        self.phase = Phase::Asleep;
+        let others = ctx.neighbors().filter(|&neighbor| neighbor != informant);
+        ctx.multicast(others, Msg::Result { round: self.round, best: self.best });
+        let leader = self.best.node;
+        let epoch = Stamp { time: self.round, node: leader };
+        ctx.notify(Notice::Elected { leader, epoch: epoch.token() });
+    }
+}
