@@ -150,8 +150,8 @@ pub static TABLE: &[Claims] = &[
     Claims {
         id: "mutex/centralized-failover-quorum",
         checks: &[
-            Check::new(2, SAFE).set(NO_SPREAD).crashes(1).recoveries(1).bounded(16),
-            Check::new(3, SAFE).set(NO_SPREAD).clients(0, 1).partitions(1).bounded(13),
+            Check::new(2, SAFE).set(NO_SPREAD).crashes(1).recoveries(1).bounded(22),
+            Check::new(3, SAFE).set(NO_SPREAD).clients(0, 1).partitions(1).bounded(18),
             Check::new(3, ND).set(NO_SPREAD).crashes(2).timers(0).fails(3),
             Check::new(3, NS).set(NO_SPREAD).crashes(2).timers(0).fails(3),
             Check::new(3, CAUSAL).set(NO_SPREAD).fails(13),
