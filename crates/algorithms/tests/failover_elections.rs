@@ -62,7 +62,7 @@ fn falling_apart(seed: u64) -> RunSpec {
     if let Arrivals::Closed { rounds, .. } = &mut spec.workload.arrivals {
         *rounds = Some(12);
     }
-    spec.workload.hold = Spread::between(T * 0, T * (1 + rng.below(80) as u32));
+    spec.workload.hold = Spread::between(Duration::ZERO, T * (1 + rng.below(80) as u32));
     spec.faults = partitions(spec.faults, n, 900, &mut rng);
     spec.until = at(2_500);
     spec

@@ -4,6 +4,7 @@
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use conclave_algorithms::election::{tree_mattern, wireless_tree};
 use conclave_protocol::{Entry, Mark, NodeId, Property, Protocol, Setup, Time, Topology};
@@ -22,7 +23,7 @@ fn call<P: Protocol>(
     callers: impl IntoIterator<Item = u32>,
 ) -> RunSpec {
     let mut spec = RunSpec::new(&entry.info, Setup::new(topology));
-    spec.workload = Workload::burst(callers.into_iter().map(NodeId), T * 0);
+    spec.workload = Workload::burst(callers.into_iter().map(NodeId), Duration::ZERO);
     spec.linger = None;
     spec
 }

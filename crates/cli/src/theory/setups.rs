@@ -485,6 +485,13 @@ impl Given {
         vec![attempts.about(Scope::Node(node))]
     }
 
+    /// These nodes ask, and the run lasts until nothing is left to happen.
+    fn until_quiet(&self, setup: Setup, asks: &[(u32, u32)]) -> Experiment {
+        let mut quiet = self.planned(setup, asks);
+        quiet.specs[0].linger = None;
+        quiet
+    }
+
     /// A line with as many further links as there have to be, and a call from several places.
     fn flooded_graphs(&self) -> Vec<Experiment> {
         let (n, links) = (self.n("n"), self.n("E"));
@@ -493,7 +500,7 @@ impl Given {
         let links: Vec<_> = line_first.take(links as usize).collect();
         let graph = Topology::graph(n, &links).expect("a line is connected");
         let sources = std::collections::BTreeSet::from([0, n / 2, n - 1]);
-        let flooded = |source| self.planned(Setup::new(graph.clone()), &[(source, 0)]);
+        let flooded = |source| self.until_quiet(Setup::new(graph.clone()), &[(source, 0)]);
         sources.into_iter().map(flooded).collect()
     }
 
@@ -505,7 +512,7 @@ impl Given {
             let tree = conclave_sim::shape(name, n, seed).expect("there is such a tree");
             for callers in [0..k, n - k..n] {
                 let asks: Vec<_> = callers.map(|node| (node, 0)).collect();
-                called.push(self.planned(Setup::new(tree.clone()), &asks));
+                called.push(self.until_quiet(Setup::new(tree.clone()), &asks));
             }
         }
         called
