@@ -1,0 +1,214 @@
+use std::collections::BTreeMap;
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use conclave_machine::{Command, Config, Event, Machine, Reply};
+use openraft::{BasicNode, Raft};
+use thiserror::Error;
+use tokio::sync::broadcast;
+use tokio::task::AbortHandle;
+
+use crate::clock::Clock;
+use crate::log::Log;
+use crate::network::Alone;
+use crate::state::State;
+use crate::{Stamped, Types};
+
+/// The only member of a cluster of one.
+const ID: u64 = 1;
+
+/// How a node is started.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where it keeps everything.
+    pub directory: PathBuf,
+    /// What the machine is made with, if there is none in the directory.
+    pub config: Config,
+    /// After so many commands the whole state is written down, and the log is cut.
+    pub snapshot_every: u64,
+}
+
+impl Options {
+    /// A node that keeps everything in this directory.
+    pub fn new(directory: impl Into<PathBuf>) -> Self {
+        Self { directory: directory.into(), config: Config::default(), snapshot_every: 100_000 }
+    }
+}
+
+/// A node that is up.
+pub struct Node {
+    raft: Raft<Types, State>,
+    state: State,
+    events: broadcast::Sender<Arc<[Event]>>,
+    clock: Arc<Clock>,
+    log: Log,
+    ticks: Ticks,
+    /// Held for as long as the node is up.
+    _lock: File,
+}
+
+/// Why a node cannot start or go on.
+#[derive(Debug, Error)]
+pub enum NodeError {
+    /// Another process uses the directory.
+    #[error("{0} is in use by another node; stop that one, or use another directory")]
+    InUse(PathBuf),
+    /// The directory cannot be used.
+    #[error("cannot use {path}: {error}")]
+    Directory {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The log cannot be read.
+    #[error("the log in {path} cannot be read: {error}; restore the directory from a copy")]
+    Log {
+        /// Where it is.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The snapshot cannot be read.
+    #[error("the snapshot in {path} cannot be read: {error}; restore the directory from a copy")]
+    Snapshot {
+        /// Where it is.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The node has stopped, and answers nothing any more.
+    #[error("the node has stopped: {0}")]
+    Stopped(String),
+}
+
+impl Node {
+    /// Starts a node with what is in its directory. Every session gets its full time-to-live.
+    pub async fn open(options: Options) -> Result<Self, NodeError> {
+        let Options { directory, config, snapshot_every } = options;
+        let lock = claim(&directory)?;
+        let (events, _) = broadcast::channel(1024);
+        let state = State::open(&directory, config, events.clone());
+        let state =
+            state.map_err(|error| NodeError::Snapshot { path: directory.clone(), error })?;
+        let path = directory.join("log");
+        fs::create_dir_all(&path)
+            .map_err(|error| NodeError::Directory { path: path.clone(), error })?;
+        let log = Log::open(&path).map_err(|error| NodeError::Log { path, error })?;
+        let raft = openraft::Config {
+            cluster_name: "conclave".to_owned(),
+            // A node that is alone is its own majority, and need not wait for anybody.
+            election_timeout_min: 100,
+            election_timeout_max: 200,
+            heartbeat_interval: 50,
+            snapshot_policy: openraft::SnapshotPolicy::LogsSinceLast(snapshot_every),
+            max_in_snapshot_log_to_keep: 0,
+            ..openraft::Config::default()
+        };
+        let raft = Arc::new(raft.validate().map_err(stopped)?);
+        let raft = Raft::new(ID, raft, Alone, log.clone(), state.clone()).await.map_err(stopped)?;
+        if !raft.is_initialized().await.map_err(stopped)? {
+            let members = BTreeMap::from([(ID, BasicNode::default())]);
+            raft.initialize(members).await.map_err(stopped)?;
+        }
+        let wait = raft.wait(Some(Duration::from_secs(30)));
+        wait.current_leader(ID, "alone, it leads").await.map_err(stopped)?;
+        // What had been acknowledged is there once everything in the log was carried out.
+        let linear = raft.ensure_linearizable(openraft::ReadPolicy::ReadIndex).await;
+        linear.map_err(stopped)?;
+        let clock = Arc::new(Clock::from(state.look(Machine::now)));
+        let ticks = tokio::spawn(tick(raft.clone(), state.clone(), clock.clone()));
+        let ticks = Ticks(ticks.abort_handle());
+        let node = Self { raft, state, events, clock, log, ticks, _lock: lock };
+        node.propose(Command::RenewAll).await?.expect("leases can always be renewed");
+        Ok(node)
+    }
+
+    /// Has a command written and carried out. The answer means that it is on disk.
+    pub async fn propose(
+        &self,
+        command: Command,
+    ) -> Result<Result<Reply, conclave_machine::Error>, NodeError> {
+        let at = self.clock.now();
+        let written = self.raft.client_write(Stamped { at, command }).await.map_err(stopped)?;
+        Ok(written.data.0.expect("a command has an answer"))
+    }
+
+    /// What happens from now on, command by command.
+    pub fn events(&self) -> broadcast::Receiver<Arc<[Event]>> {
+        self.events.subscribe()
+    }
+
+    /// Looks at the machine as it is.
+    pub fn look<T>(&self, look: impl FnOnce(&Machine) -> T) -> T {
+        self.state.look(look)
+    }
+
+    /// Writes everything down, so that the next start is quick.
+    pub async fn snapshot(&self) -> Result<(), NodeError> {
+        self.raft.trigger().snapshot().await.map_err(stopped)
+    }
+
+    /// Stops. What was acknowledged is on disk in any case.
+    pub async fn stop(self) -> Result<(), NodeError> {
+        let Self { raft, ticks, mut log, _lock, .. } = self;
+        drop(ticks);
+        raft.shutdown().await.map_err(stopped)?;
+        drop(raft);
+        // Its tasks let go of the files one after the other.
+        loop {
+            match log.close() {
+                Ok(closed) => return closed.map_err(stopped),
+                Err(used) => log = used,
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+/// The task that lets time pass; it ends with the node.
+struct Ticks(AbortHandle);
+
+impl Drop for Ticks {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// How often the clock is read, and what is due is looked for.
+const BEAT: Duration = Duration::from_millis(20);
+
+/// Has it written that time has passed, when something is due.
+async fn tick(raft: Raft<Types, State>, state: State, clock: Arc<Clock>) {
+    loop {
+        tokio::time::sleep(BEAT).await;
+        let at = clock.now();
+        if state.look(Machine::next_due).is_some_and(|due| due <= at) {
+            let tick = Stamped { at, command: Command::Tick };
+            if let Err(error) = raft.client_write(tick).await {
+                // Whoever asks next is told that the node has stopped.
+                drop(error);
+                return;
+            }
+        }
+    }
+}
+
+fn stopped(error: impl std::fmt::Display) -> NodeError {
+    NodeError::Stopped(error.to_string())
+}
+
+/// Makes the directory this process's own.
+fn claim(directory: &Path) -> Result<File, NodeError> {
+    let bad = |error| NodeError::Directory { path: directory.to_owned(), error };
+    fs::create_dir_all(directory).map_err(bad)?;
+    let lock = File::create(directory.join("lock")).map_err(bad)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(NodeError::InUse(directory.to_owned())),
+        Err(TryLockError::Error(error)) => Err(bad(error)),
+    }
+}

@@ -1,0 +1,208 @@
+//! The machine behind the log: what is committed is carried out, in order, and now and then the whole
+//! is written to a file so that the log can be cut.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use conclave_machine::{Config, Event, Machine, Snapshot};
+use futures_util::{Stream, TryStreamExt};
+use openraft::alias::{LogIdOf, SnapshotMetaOf, SnapshotOf, StoredMembershipOf};
+use openraft::storage::{EntryResponder, RaftStateMachine};
+use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder};
+use serde::{Deserialize, Serialize};
+use tokio::sync::broadcast;
+
+use crate::{Answer, Types};
+
+/// The machine of a node. Clones are the same machine.
+#[derive(Clone)]
+pub(crate) struct State {
+    inner: Arc<Mutex<Inner>>,
+    events: broadcast::Sender<Arc<[Event]>>,
+    file: Arc<PathBuf>,
+}
+
+struct Inner {
+    machine: Machine,
+    applied: Option<LogIdOf<Types>>,
+    membership: StoredMembershipOf<Types>,
+}
+
+/// What a snapshot file contains.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    meta: SnapshotMetaOf<Types>,
+    machine: Vec<u8>,
+}
+
+/// How a snapshot file begins: what it is, and in which format.
+const MAGIC: &[u8; 8] = b"conclav1";
+
+impl State {
+    /// The machine of the last snapshot in a directory, or a new one.
+    pub(crate) fn open(
+        directory: &Path,
+        config: Config,
+        events: broadcast::Sender<Arc<[Event]>>,
+    ) -> io::Result<Self> {
+        let file = directory.join("snapshot");
+        let inner = match read(&file)? {
+            Some(saved) => Inner::restore(&saved.meta, &saved.machine)?,
+            None => Inner {
+                machine: Machine::new(config),
+                applied: None,
+                membership: StoredMembershipOf::<Types>::default(),
+            },
+        };
+        Ok(Self { inner: Arc::new(Mutex::new(inner)), events, file: Arc::new(file) })
+    }
+
+    /// Looks at the machine as it is.
+    pub(crate) fn look<T>(&self, look: impl FnOnce(&Machine) -> T) -> T {
+        look(&self.lock().machine)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().expect("a command never panics")
+    }
+}
+
+impl Inner {
+    fn restore(meta: &SnapshotMetaOf<Types>, machine: &[u8]) -> io::Result<Self> {
+        let snapshot: Snapshot = postcard::from_bytes(machine).map_err(damaged)?;
+        Ok(Self {
+            machine: Machine::restore(snapshot).map_err(damaged)?,
+            applied: meta.last_log_id,
+            membership: meta.last_membership.clone(),
+        })
+    }
+}
+
+impl RaftStateMachine<Types> for State {
+    type SnapshotData = Vec<u8>;
+    type SnapshotBuilder = Builder;
+
+    async fn applied_state(
+        &mut self,
+    ) -> io::Result<(Option<LogIdOf<Types>>, StoredMembershipOf<Types>)> {
+        let inner = self.lock();
+        Ok((inner.applied, inner.membership.clone()))
+    }
+
+    async fn apply<S>(&mut self, mut entries: S) -> io::Result<()>
+    where
+        S: Stream<Item = io::Result<EntryResponder<Types>>> + Unpin + OptionalSend,
+    {
+        while let Some((entry, responder)) = entries.try_next().await? {
+            let mut events = Vec::new();
+            let answer = {
+                let mut inner = self.lock();
+                inner.applied = Some(entry.log_id);
+                match entry.payload {
+                    EntryPayload::Blank => None,
+                    EntryPayload::Normal(stamped) => {
+                        Some(inner.machine.apply(stamped.at, stamped.command, &mut events))
+                    }
+                    EntryPayload::Membership(members) => {
+                        let membership = StoredMembershipOf::<Types>::new(inner.applied, members);
+                        inner.membership = membership;
+                        None
+                    }
+                }
+            };
+            if !events.is_empty() {
+                // Nobody may be listening, as while the log is read again after a restart.
+                drop(self.events.send(events.into()));
+            }
+            if let Some(responder) = responder {
+                responder.send(Answer(answer));
+            }
+        }
+        Ok(())
+    }
+
+    async fn get_snapshot_builder(&mut self) -> Builder {
+        let inner = self.lock();
+        Builder {
+            meta: SnapshotMetaOf::<Types> {
+                last_log_id: inner.applied,
+                last_membership: inner.membership.clone(),
+            },
+            snapshot: inner.machine.snapshot(),
+            file: self.file.clone(),
+        }
+    }
+
+    async fn install_snapshot(
+        &mut self,
+        meta: &SnapshotMetaOf<Types>,
+        machine: Vec<u8>,
+    ) -> io::Result<()> {
+        let inner = Inner::restore(meta, &machine)?;
+        write(&self.file, &Saved { meta: meta.clone(), machine })?;
+        *self.lock() = inner;
+        Ok(())
+    }
+
+    async fn get_current_snapshot(&mut self) -> io::Result<Option<SnapshotOf<Types, Vec<u8>>>> {
+        let saved = read(&self.file)?;
+        Ok(saved.map(|saved| SnapshotOf::<Types, Vec<u8>> {
+            meta: saved.meta,
+            snapshot: saved.machine,
+        }))
+    }
+}
+
+/// Writes down a machine as it was when this was made, while that goes on.
+pub(crate) struct Builder {
+    meta: SnapshotMetaOf<Types>,
+    snapshot: Snapshot,
+    file: Arc<PathBuf>,
+}
+
+impl RaftSnapshotBuilder<Types> for Builder {
+    type SnapshotData = Vec<u8>;
+
+    async fn build_snapshot(&mut self) -> io::Result<SnapshotOf<Types, Vec<u8>>> {
+        let machine = postcard::to_allocvec(&self.snapshot).map_err(damaged)?;
+        let saved = Saved { meta: self.meta.clone(), machine };
+        let file = self.file.clone();
+        let written = tokio::task::spawn_blocking(move || write(&file, &saved).map(|()| saved));
+        let Saved { meta, machine } = written.await.map_err(io::Error::other)??;
+        Ok(SnapshotOf::<Types, Vec<u8>> { meta, snapshot: machine })
+    }
+}
+
+/// Replaces the file by one that is complete, or leaves it as it is.
+fn write(file: &Path, saved: &Saved) -> io::Result<()> {
+    let body = postcard::to_allocvec(saved).map_err(damaged)?;
+    let fresh = file.with_extension("new");
+    let mut out = File::create(&fresh)?;
+    out.write_all(MAGIC)?;
+    out.write_all(&crc32fast::hash(&body).to_be_bytes())?;
+    out.write_all(&body)?;
+    out.sync_all()?;
+    fs::rename(&fresh, file)?;
+    let directory = file.parent().expect("the file is in a directory");
+    File::open(directory)?.sync_all()
+}
+
+fn read(file: &Path) -> io::Result<Option<Saved>> {
+    let bytes = match fs::read(file) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let body = bytes.strip_prefix(MAGIC).ok_or_else(|| damaged("it is no snapshot"))?;
+    let (sum, body) = body.split_first_chunk().ok_or_else(|| damaged("it is cut off"))?;
+    if crc32fast::hash(body) != u32::from_be_bytes(*sum) {
+        return Err(damaged("its checksum is wrong"));
+    }
+    postcard::from_bytes(body).map(Some).map_err(damaged)
+}
+
+fn damaged(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}
