@@ -101,6 +101,20 @@ catalogue! {
         election::quorum_epoch::PLAIN,
         election::wireless_tree::PLAIN,
         election::tree_mattern::PLAIN;
+    // Election on a ring.
+    election::Client:
+        election::le_lann::PLAIN,
+        election::chang_roberts::PLAIN,
+        election::chang_roberts::REPAIRED,
+        election::chang_roberts::BY_ATTRIBUTE,
+        election::chang_roberts::BARE,
+        election::frederickson_lynch::PLAIN,
+        election::ring_list::PLAIN,
+        election::ring_list::INITIATOR,
+        election::ring_inquiry::PLAIN,
+        election::ring_modified::PLAIN,
+        election::ring_watchdog::PLAIN,
+        election::ring_reconfiguration::PLAIN;
     // Failure detection.
     detector::Client:
         detector::timeout_sync::PLAIN,

@@ -1,7 +1,16 @@
 //! Leader election: every live node comes to follow the same live node.
 
 pub mod bully;
+pub mod chang_roberts;
+pub mod frederickson_lynch;
+pub mod le_lann;
 pub mod quorum_epoch;
+pub mod ring;
+pub mod ring_inquiry;
+pub mod ring_list;
+pub mod ring_modified;
+pub mod ring_reconfiguration;
+pub mod ring_watchdog;
 pub mod tree_mattern;
 pub mod wireless_tree;
 

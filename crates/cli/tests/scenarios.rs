@@ -133,7 +133,7 @@ impl Run {
             };
         }
         match what {
-            "messages" => Ok(self.report["costs"]["messages"].to_string()),
+            "messages" | "lost" => Ok(self.report["costs"][what].to_string()),
             "entered" => {
                 Ok(entries.iter().filter(|entry| entry.entered.is_some()).count().to_string())
             }

@@ -14,10 +14,6 @@ use libtest_mimic::{Arguments, Trial};
 
 /// Rows that no run can bear out yet, and why.
 const NOT_RUN: &[(&str, &str)] = &[
-    ("election/chang-roberts", "the catalogue has no elections on a ring yet"),
-    ("election/ring-list", "the catalogue has no elections on a ring yet"),
-    ("election/ring-modified", "the catalogue has no elections on a ring yet"),
-    ("election/frederickson-lynch", "the catalogue has no elections on a ring yet"),
     ("election/superpeer-dht", "it is about random ids, not about a run"),
     ("snapshot/", "the catalogue has no snapshots yet"),
     ("termination/", "the catalogue has no detection of termination yet"),

@@ -58,8 +58,8 @@
 use std::time::Duration;
 
 use conclave_protocol::{
-    Crashes, Ctx, Detector, Entry, Info, Model, NodeId, NodeSet, Opt, Property, Protocol, Ranks,
-    Setup, Stamp, Timing, Unfit,
+    Crashes, Ctx, Detector, Entry, Info, Model, NodeId, NodeSet, Opt, Property, Protocol, Rank,
+    Ranks, Setup, Stamp, Timing, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
@@ -302,7 +302,7 @@ impl Protocol for Bully {
             Msg::Coordinator { epoch } => {
                 self.observe(epoch.time, ctx);
                 match self.leader {
-                    Some(term) if epoch < term => {
+                    Some(term) if Self::order(epoch, ctx) < Self::order(term, ctx) => {
                         // What the leader itself said earlier is no news to it.
                         if term.node != from {
                             ctx.send(from, Msg::Answer { epoch: self.counter });
@@ -398,6 +398,11 @@ impl Bully {
             self.leader = Some(epoch);
             ctx.notify(Notice::Elected { leader: epoch.node, epoch: epoch.token() });
         }
+    }
+
+    /// What makes a term later than another: its counter, and then the better leader.
+    fn order(term: Stamp, ctx: &Ctx<Self>) -> (u64, Rank) {
+        (term.time, ctx.config.ranks.of(term.node))
     }
 
     /// Whether `peer` is the better leader.

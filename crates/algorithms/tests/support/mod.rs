@@ -97,9 +97,19 @@ pub(crate) fn random_spec<P: Protocol>(entry: &Entry<P>, setup: Setup, seed: u64
 }
 
 /// A run of an election with chance in everything its model leaves open: who calls it and when,
-/// delays up to `T`, who crashes meanwhile and afterwards, and who comes back.
-pub(crate) fn random_election<P: Protocol>(entry: &Entry<P>, setup: Setup, seed: u64) -> RunSpec {
+/// attributes if there are any, delays up to `T`, who crashes meanwhile and afterwards, and who
+/// comes back.
+pub(crate) fn random_election<P: Protocol>(
+    entry: &Entry<P>,
+    mut setup: Setup,
+    seed: u64,
+) -> RunSpec {
     let n = u64::from(setup.n());
+    // Sizes go by the remainder modulo eight. Some attributes are equal.
+    if seed / 8 % 2 == 1 && setup.attributes.is_empty() {
+        let mut rng = Rng::new(seed).fork(78);
+        setup.attributes = (0..n).map(|_| 1 + rng.below(n)).collect();
+    }
     let mut spec = RunSpec::new(&entry.info, setup);
     let mut rng = Rng::new(seed);
     spec.seed = seed;
@@ -118,7 +128,7 @@ pub(crate) fn random_election<P: Protocol>(entry: &Entry<P>, setup: Setup, seed:
     spec.workload = Workload { arrivals: Arrivals::Plan(calls), ..Workload::idle() };
     let spared = NodeId(faithful as u32);
     spec.faults = random_crashes(entry, spec.setup.n(), spared, span, &mut rng);
-    spec.linger = Some(T * (100 + 10 * n as u32));
+    spec.linger = Some(T * 2_000);
     spec.until = at(10_000);
     spec
 }

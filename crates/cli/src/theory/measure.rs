@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use conclave_protocol::{Mark, Time};
-use conclave_sim::{Costs, EntryCost, Event, Outcome};
+use conclave_sim::{Costs, EntryCost, Event, Outcome, Record};
 
 use super::Row;
 use super::formula::{Number, Params, whole};
@@ -32,10 +32,9 @@ pub fn examine(row: &Row, params: &Params) -> Result<Vec<Finding>, String> {
             let expected = row.figure(quantity, params).expect("it has a formula");
             let expected = expected.map_err(|error| format!("{row}: {quantity}: {error}"))?;
             let measured = run.measure(quantity).map_err(|why| format!("{quantity}: {why}"))?;
-            let agrees = match experiment.scope {
-                Scope::AtMost => measured.to_f64() <= expected.to_f64(),
-                _ => measured == expected,
-            };
+            let bound = experiment.scope == Scope::AtMost || quantity.ends_with("upper_bound");
+            let agrees =
+                if bound { measured.to_f64() <= expected.to_f64() } else { measured == expected };
             let quantity = quantity.to_owned();
             findings.push(Finding { quantity, expected, measured, agrees });
         }
@@ -89,6 +88,11 @@ impl<'a> Run<'a> {
             "explosion" => Ok(self.labelled("Wake")),
             "contraction" => Ok(self.labelled("Up")),
             "expansion" => Ok(self.labelled("Result")),
+            "elected_messages" => Ok(self.labelled("Elected")),
+            "election_messages_mean" => self.mean_over_runs("Election"),
+            // Tokens that travel at different speeds: what is said of them is a bound.
+            "messages_upper_bound" => Ok(self.labelled("Token")),
+            "rounds" => self.first_to_know(),
             _ => Err("nobody has said how to measure it".into()),
         }
     }
@@ -97,6 +101,7 @@ impl<'a> Run<'a> {
         let both = |entry: &EntryCost| entry.messages_entry + entry.messages_exit;
         match self.experiment.scope {
             Scope::Run => Ok(whole(self.costs.messages)),
+            Scope::Arrivals => Ok(whole(self.arrivals().count() as u64)),
             Scope::Transmissions => Ok(whole(self.costs.transmissions)),
             Scope::Entry(_) | Scope::EachEntry | Scope::Node(_) => self.per_entry(both),
             Scope::WhileWaiting => {
@@ -182,14 +187,47 @@ impl<'a> Run<'a> {
         Ok(whole(replies.count() as u64))
     }
 
-    /// From the call for an election until the last to learn the outcome has done so.
+    /// From the call for an election until the last to learn the outcome has done so, or, where
+    /// arrivals count, until the last message has arrived.
     fn turnaround(&self) -> Result<Number, String> {
         let records = &self.outcome.trace.records;
         let called = self.position(Mark::Called).ok_or("nobody called for an election")?;
+        if self.experiment.scope == Scope::Arrivals {
+            let last = self.arrivals().last().ok_or("no message arrived")?;
+            return Ok(units(last.at - records[called].at));
+        }
         let follows = |event| matches!(event, Event::Notice(Mark::Follows { .. }));
         let last = records.iter().rev().find(|record| follows(record.event()));
         let last = last.ok_or("nobody was elected")?;
         Ok(units(last.at - records[called].at))
+    }
+
+    /// From the call for an election until the winner knows.
+    fn first_to_know(&self) -> Result<Number, String> {
+        let records = &self.outcome.trace.records;
+        let called = self.position(Mark::Called).ok_or("nobody called for an election")?;
+        let follows = |event| matches!(event, Event::Notice(Mark::Follows { .. }));
+        let first = records.iter().find(|record| follows(record.event()));
+        Ok(units(first.ok_or("nobody was elected")?.at - records[called].at))
+    }
+
+    /// Messages that arrive, but for acknowledgements.
+    fn arrivals(&self) -> impl Iterator<Item = &Record> {
+        let trace = &self.outcome.trace;
+        trace.records.iter().filter(|record| match record.event() {
+            Event::Deliver { label, .. } => trace.name(label) != "Ack",
+            _ => false,
+        })
+    }
+
+    /// How many messages of a name there are on average over all runs of the experiment.
+    fn mean_over_runs(&self, label: &str) -> Result<Number, String> {
+        let mut total = 0;
+        for spec in &self.experiment.specs {
+            let outcome = simulate(spec).map_err(|failure| failure.to_string())?;
+            total += Costs::of(&outcome.trace).by_label.get(label).copied().unwrap_or(0);
+        }
+        Ok(Number::fraction(total.into(), self.experiment.specs.len() as u128))
     }
 
     fn labelled(&self, label: &str) -> Number {

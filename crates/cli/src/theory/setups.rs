@@ -75,6 +75,8 @@ pub enum Scope {
     WhileWaiting,
     /// The mean over all entries, which the figure bounds from above.
     AtMost,
+    /// What arrives, but for acknowledgements, until nothing is on its way any more.
+    Arrivals,
 }
 
 /// A row of the theory that is run, further parameters to run it with, and how.
@@ -234,6 +236,36 @@ static CASES: &[Case] = &[
     case("election/bully", "known-dead", LIVE_ABOVE, |g| g.election("known-dead", g.n("b") + 1)),
     case("election/wireless-tree", "connected-graph", GRAPHS, Given::flooded_graphs),
     case("election/tree-mattern", "k-initiators", CALLED_TREES, Given::called_trees),
+    case("election/chang-roberts", "single-initiator", RING_CALLERS, |g| {
+        vec![g.planned(g.ring(), &[(g.n("N") - 1 - g.n("d"), 10)]).whole()]
+    }),
+    case("election/chang-roberts", "all-start-descending", SIZES, |g| {
+        g.all_call(g.ring().with_attributes((0..u64::from(g.n("N"))).rev().collect::<Vec<_>>()))
+    }),
+    case("election/chang-roberts", "all-start-ascending", SIZES, |g| g.all_call(g.ring())),
+    case("election/chang-roberts", "average-all-start", FEW, Given::all_call_in_every_order),
+    case("election/ring-list", "I-initiators", INITIATORS, |g| {
+        let calls: Vec<_> = (0..g.n("I")).map(|node| (node, 10)).collect();
+        let live = Setup::new(Topology::complete(g.n("L")));
+        vec![g.planned(live, &calls).whole()]
+    }),
+    case("election/ring-modified", "replay-002", &[], |g| {
+        let mut replay = g.planned(Setup::new(Topology::complete(6)), &[(2, 10)]);
+        let spec = &mut replay.specs[0];
+        // Only missing acknowledgements tell of crashes.
+        spec.detector = None;
+        let crash = |node| Action::Crash(NodeId(node));
+        let faults = std::mem::take(&mut spec.faults);
+        spec.faults = faults.with(Time::ZERO, crash(5)).with(at(17), crash(4));
+        vec![replay.whole()]
+    }),
+    case("election/frederickson-lynch", "simultaneous-start", LOWEST, |g| {
+        let lowest = u64::from(g.n("u"));
+        let ids = || (0..u64::from(g.n("N"))).map(|i| lowest + i);
+        let rising = g.ring().with_attributes(ids().collect::<Vec<_>>());
+        let falling = g.ring().with_attributes(ids().rev().collect::<Vec<_>>());
+        [rising, falling].into_iter().flat_map(|setup| g.all_call(setup)).collect()
+    }),
 ];
 
 const ATTEMPTS: Further =
@@ -290,6 +322,21 @@ const ABOVE: Further =
     &[&[("N", 3), ("a", 1)], &[("N", 5), ("a", 2)], &[("N", 9), ("a", 8)], &[("N", 20), ("a", 11)]];
 const LIVE_ABOVE: Further =
     &[&[("N", 2), ("b", 0)], &[("N", 5), ("b", 1)], &[("N", 9), ("b", 7)], &[("N", 20), ("b", 11)]];
+const RING_CALLERS: Further = &[
+    &[("N", 2), ("d", 0)],
+    &[("N", 3), ("d", 1)],
+    &[("N", 20), ("d", 7)],
+    &[("N", 40), ("d", 39)],
+];
+const FEW: Further = &[&[("N", 2)], &[("N", 3)], &[("N", 5)]];
+const INITIATORS: Further =
+    &[&[("L", 2), ("I", 1)], &[("L", 5), ("I", 5)], &[("L", 12), ("I", 4)], &[("L", 40), ("I", 1)]];
+const LOWEST: Further = &[
+    &[("N", 2), ("u", 1)],
+    &[("N", 9), ("u", 2)],
+    &[("N", 20), ("u", 5)],
+    &[("N", 100), ("u", 1)],
+];
 
 impl Experiment {
     fn of(spec: RunSpec) -> Self {
@@ -299,6 +346,14 @@ impl Experiment {
 
     fn about(self, scope: Scope) -> Self {
         Self { scope, ..self }
+    }
+
+    /// About all that arrives, however long it takes.
+    fn whole(mut self) -> Self {
+        for spec in &mut self.specs {
+            spec.linger = None;
+        }
+        self.about(Scope::Arrivals)
     }
 }
 
@@ -516,6 +571,30 @@ impl Given {
             }
         }
         called
+    }
+
+    /// Everybody calls for an election at the same time.
+    fn all_call(&self, setup: Setup) -> Vec<Experiment> {
+        let calls: Vec<_> = (0..setup.n()).map(|node| (node, 10)).collect();
+        vec![self.planned(setup, &calls).whole()]
+    }
+
+    /// A run for every order that attributes can have on the ring.
+    fn all_call_in_every_order(&self) -> Vec<Experiment> {
+        let mut orders = vec![Vec::new()];
+        for next in 0..u64::from(self.n("N")) {
+            let longer = orders.iter().flat_map(|order: &Vec<u64>| {
+                (0..=order.len()).map(move |place| {
+                    let (before, after) = order.split_at(place);
+                    [before, &[next], after].concat()
+                })
+            });
+            orders = longer.collect();
+        }
+        let of = |order: Vec<u64>| self.all_call(self.ring().with_attributes(order));
+        let specs = orders.into_iter().flat_map(of).flat_map(|each| each.specs).collect();
+        let [one] = self.all_call(self.ring()).try_into().expect("one way to call");
+        vec![Experiment { specs, ..one }]
     }
 
     /// The top node is dead, and a node with `above` ids above it calls for an election.

@@ -1,5 +1,7 @@
 //! The table: one line per check.
 
+mod rings;
+
 use conclave_protocol::Channels;
 use conclave_protocol::Property::{
     self, Accuracy, BestLeads, Completeness, Exclusion, FcfsHappenedBefore, FcfsTimestamp,
@@ -664,6 +666,19 @@ pub static TABLE: &[Claims] = &[
         ],
         deep: &[Check::new(5, LEADERS)],
     },
+    // Election on a ring.
+    rings::LE_LANN,
+    rings::CHANG_ROBERTS,
+    rings::CHANG_ROBERTS_REPAIRED,
+    rings::BY_ATTRIBUTE,
+    rings::BY_ATTRIBUTE_BARE,
+    rings::FREDERICKSON_LYNCH,
+    rings::RING_LIST,
+    rings::RING_LIST_INITIATOR,
+    rings::RING_INQUIRY,
+    rings::RING_MODIFIED,
+    rings::RING_WATCHDOG,
+    rings::RING_RECONFIGURATION,
     // Failure detection.
     Claims {
         id: "fd/heartbeat",

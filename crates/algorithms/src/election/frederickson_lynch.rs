@@ -1,0 +1,222 @@
+//! On a synchronous ring every node launches a token with its id, and tokens travel at different
+//! speeds: one with id v takes 2ᵛ rounds for a hop. A node forgets every token with a higher id than
+//! the lowest it has seen, its own included. So slow tokens are overtaken, or meet a node that knows
+//! better, before they have cost much. The token of the lowest id comes back to its owner, who leads.
+//!
+//! Only one token gets past the lowest node: its own. That is true whatever the speeds are; they
+//! decide the number of messages and nothing else. While the lowest token goes round once, one with
+//! the next id up gets half as far, the next a quarter, and so on.
+//!
+//! # Rules
+//!
+//! 1. The application calls, or `Wake` comes: unless awake, send `Wake` to the successor, and launch
+//!    one's own token by rule 3.
+//! 2. `Token`: if it is one's own, lead, sleep, and send `Elected` to the successor. If it is higher
+//!    than the lowest id seen, forget it. Otherwise forget the token that waits here, and go on with
+//!    rule 3.
+//! 3. A token with id v waits for 2ᵛ − 1 rounds, and is then sent to the successor, which takes one
+//!    more.
+//! 4. `Elected`: follow its sender, sleep, forget the token that waits here, and pass the message on
+//!    unless it is one's own.
+//!
+//! Ids are positive numbers: the attributes if there are any, and the numbers of the nodes from 1
+//! on if there are none. Of equal attributes the node with the lower number goes first.
+//!
+//! # Cost
+//!
+//! If all start in the same round: less than 2N `Token`, N of them the winner's; then N `Elected`,
+//! and N `Wake` in any case. It takes N · 2ᵘ rounds, u being the lowest id, and N more to tell
+//! everybody. If some start late, their tokens may go further before they are overtaken.
+//!
+//! # Known failures
+//!
+//! The lowest id wins, and not the best. If rounds are not alike the bound on the messages is lost,
+//! for speed is what decides who dies early. It survives no crash.
+
+use std::time::Duration;
+
+use conclave_protocol::{
+    Ctx, Entry, Info, Links, Model, Never, NodeId, Property, Protocol, Setup, Stamp, Timing, Unfit,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Notice, Request};
+
+/// The state of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FredericksonLynch {
+    /// While awake, the lowest id seen, one's own included.
+    lowest: Option<Id>,
+    /// The token that waits to be sent on.
+    waiting: Option<Id>,
+    /// Whom this node follows, and the term in which that node leads.
+    leader: Option<Stamp>,
+    /// The highest counter used or seen.
+    counter: u64,
+}
+
+/// The id of a token, made unique by its owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Id {
+    /// The number that decides how fast the token is.
+    pub number: u64,
+    /// Whose it is.
+    pub node: NodeId,
+}
+
+/// The ids, and the length of a round.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// By node; empty if they are numbered from 1 on.
+    numbers: Vec<u64>,
+    round: Duration,
+}
+
+/// What nodes send each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Msg {
+    /// There is an election.
+    Wake,
+    /// Nobody with a lower id has been met.
+    Token {
+        /// The id.
+        id: Id,
+        /// The highest counter on the way so far.
+        epoch: u64,
+    },
+    /// I lead.
+    Elected {
+        /// The term: its counter and the winner.
+        epoch: Stamp,
+    },
+}
+
+/// What a node waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Timer {
+    /// The round in which the token that waits here goes on.
+    Forward,
+}
+
+/// The lowest id may be no higher than this: its token takes a million rounds for a hop.
+pub const MOST: u64 = 20;
+
+/// No token is slower than 2 to this power; by then a faster one has long been by.
+const SLOWEST: u64 = 24;
+
+/// The algorithm as published.
+pub static PLAIN: Entry<FredericksonLynch> = Entry {
+    info: Info {
+        id: "election/frederickson-lynch",
+        title: "Frederickson–Lynch",
+        summary: "tokens travel at speeds that fall with their ids, so that few messages are sent",
+        source: "Frederickson, Lynch. Electing a leader in a synchronous ring. JACM 34(1), 1987",
+        text: include_str!("frederickson_lynch.rs"),
+        model: Model { timing: Timing::Synchronous, links: Links::Ring, ..Model::FIFO },
+        holds: &[Property::OneLeader, Property::OneLeaderPerEpoch, Property::LeaderKnown],
+        fails: &[(Property::BestLeads, "the lowest id wins, by design")],
+        options: &[],
+        mutant: None,
+    },
+    config,
+    clients: Entry::<FredericksonLynch>::everyone,
+};
+
+fn config(setup: &Setup) -> Result<Config, Unfit> {
+    // Whether there is one for each is checked there.
+    setup.ranks()?;
+    let numbers = setup.attributes.clone();
+    match numbers.iter().min() {
+        Some(0) => Err(Unfit::new("an attribute is 0, but ids have to be positive here")),
+        Some(&lowest) if lowest > MOST => Err(Unfit::new(format!(
+            "the lowest attribute is {lowest}, and its token would take 2^{lowest} rounds for a \
+             hop; it has to be {MOST} at most"
+        ))),
+        _ => Ok(Config { numbers, round: setup.delay }),
+    }
+}
+
+impl Protocol for FredericksonLynch {
+    type Config = Config;
+    type Request = Request;
+    type Notice = Notice;
+    type Msg = Msg;
+    type Timer = Timer;
+    type Stable = Never;
+
+    fn start(_: Option<Never>, _: &mut Ctx<Self>) -> Self {
+        Self { lowest: None, waiting: None, leader: None, counter: 0 }
+    }
+
+    fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
+        match request {
+            Request::Campaign => self.wake(ctx),
+        }
+    }
+
+    fn on_message(&mut self, _: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
+        match msg {
+            Msg::Wake => self.wake(ctx),
+            Msg::Token { id, epoch } => {
+                self.counter = self.counter.max(epoch);
+                if id.node == ctx.me {
+                    self.counter += 1;
+                    let epoch = Stamp { time: self.counter, node: ctx.me };
+                    self.follow(epoch, ctx);
+                    ctx.send(ctx.successor(), Msg::Elected { epoch });
+                } else if self.lowest.is_some_and(|lowest| id < lowest) {
+                    self.launch(id, ctx);
+                }
+            }
+            Msg::Elected { epoch } => {
+                if epoch.node != ctx.me {
+                    self.counter = self.counter.max(epoch.time);
+                    self.follow(epoch, ctx);
+                    ctx.send(ctx.successor(), msg);
+                }
+            }
+        }
+    }
+
+    fn on_timer(&mut self, timer: Timer, ctx: &mut Ctx<Self>) {
+        match timer {
+            Timer::Forward => {
+                if let Some(id) = self.waiting.take() {
+                    ctx.send(ctx.successor(), Msg::Token { id, epoch: self.counter });
+                }
+            }
+        }
+    }
+}
+
+impl FredericksonLynch {
+    fn wake(&mut self, ctx: &mut Ctx<Self>) {
+        if self.lowest.is_some() {
+            return;
+        }
+        if ctx.n() > 1 {
+            ctx.send(ctx.successor(), Msg::Wake);
+        }
+        let given = ctx.config.numbers.get(ctx.me.index()).copied();
+        let number = given.unwrap_or_else(|| u64::from(ctx.me.0) + 1);
+        self.launch(Id { number, node: ctx.me }, ctx);
+    }
+
+    /// The lowest token so far waits for its round.
+    fn launch(&mut self, id: Id, ctx: &mut Ctx<Self>) {
+        self.lowest = Some(id);
+        self.waiting = Some(id);
+        let rounds = (1_u32 << id.number.min(SLOWEST)) - 1;
+        ctx.set_timer(Timer::Forward, ctx.config.round * rounds);
+    }
+
+    fn follow(&mut self, epoch: Stamp, ctx: &mut Ctx<Self>) {
+        self.lowest = None;
+        self.waiting = None;
+        ctx.cancel_timer(Timer::Forward);
+        if self.leader.is_none_or(|term| term < epoch) {
+            self.leader = Some(epoch);
+            ctx.notify(Notice::Elected { leader: epoch.node, epoch: epoch.token() });
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Every node that wakes sends its id all the way round the ring, and everybody notes the best that
+//! comes by. Whose own id is back has seen all of them, and knows the leader without being told.
+//!
+//! A node wakes, at the latest, when the first id comes by, and sends its own ahead of that one.
+//! Links keep their order, so when an id is back at its owner, those of all others have come by
+//! before it. All see the same ids and the same counters, so all find the same leader in the same
+//! term.
+//!
+//! # Rules
+//!
+//! 1. The application calls: wake, unless awake: send `Id` with one's own rank to the successor.
+//! 2. `Id` of another: wake; note it if it is the best so far; pass it on.
+//! 3. `Id` of one's own: follow the best, in the term after the highest counter seen, and sleep.
+//!
+//! # Cost
+//!
+//! Exactly N² messages, however many call: each of N ids makes N hops. All know the leader after N
+//! hops if all call at once, and N − 1 later at most.
+//!
+//! # Known failures
+//!
+//! It survives no crash: an id whose owner is dead goes round for ever on a repaired ring, and on
+//! another whatever reaches the gap is lost.
+
+use conclave_protocol::{
+    Ctx, Entry, Info, Links, Model, Never, NodeId, Property, Protocol, Rank, Ranks, Stamp,
+};
+use serde::{Deserialize, Serialize};
+
+use super::{Notice, Request};
+
+/// The state of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct LeLann {
+    /// While awake, the best seen so far, oneself included.
+    best: Option<Rank>,
+    /// The highest counter used or seen.
+    counter: u64,
+}
+
+/// The only message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Msg {
+    /// This node takes part.
+    Id {
+        /// Its rank.
+        rank: Rank,
+        /// The highest counter it had seen.
+        epoch: u64,
+    },
+}
+
+/// The algorithm as published.
+pub static PLAIN: Entry<LeLann> = Entry {
+    info: Info {
+        id: "election/le-lann",
+        title: "Le Lann",
+        summary: "every id goes all the way round, and everybody sees all of them",
+        source: "Le Lann. Distributed systems: towards a formal approach. IFIP Congress, 1977",
+        text: include_str!("le_lann.rs"),
+        model: Model { links: Links::Ring, ..Model::FIFO },
+        holds: &[
+            Property::OneLeader,
+            Property::OneLeaderPerEpoch,
+            Property::LeaderKnown,
+            Property::BestLeads,
+        ],
+        fails: &[],
+        options: &[],
+        mutant: None,
+    },
+    config: |setup| setup.ranks(),
+    clients: Entry::<LeLann>::everyone,
+};
+
+impl Protocol for LeLann {
+    type Config = Ranks;
+    type Request = Request;
+    type Notice = Notice;
+    type Msg = Msg;
+    type Timer = Never;
+    type Stable = Never;
+
+    fn start(_: Option<Never>, _: &mut Ctx<Self>) -> Self {
+        Self { best: None, counter: 0 }
+    }
+
+    fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
+        match request {
+            Request::Campaign => {
+                self.wake(ctx);
+            }
+        }
+    }
+
+    fn on_message(&mut self, _: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
+        let Msg::Id { rank, epoch } = msg;
+        let best = self.wake(ctx).max(rank);
+        self.counter = self.counter.max(epoch);
+        if rank.node == ctx.me {
+            self.best = None;
+            self.counter += 1;
+            let epoch = Stamp { time: self.counter, node: best.node }.token();
+            ctx.notify(Notice::Elected { leader: best.node, epoch });
+        } else {
+            self.best = Some(best);
+            ctx.send(ctx.successor(), msg);
+        }
+    }
+}
+
+impl LeLann {
+    /// The best seen so far.
+    fn wake(&mut self, ctx: &mut Ctx<Self>) -> Rank {
+        if let Some(best) = self.best {
+            return best;
+        }
+        let rank = ctx.config.of(ctx.me);
+        self.best = Some(rank);
+        ctx.send(ctx.successor(), Msg::Id { rank, epoch: self.counter });
+        rank
+    }
+}

@@ -1,0 +1,117 @@
+//! Whoever misses the leader sends a list with its own id round the ring, and everybody adds its own.
+//! Who finds itself in the list knows that it is complete: the best of the list leads, and a second
+//! round tells everybody.
+//!
+//! Every live node is in every list, for only the dead are skipped: delays are bounded, so silence
+//! for a round trip proves that a successor is dead. So all lists have the same best, whoever called
+//! and however many did. The initiator's death does no harm: the node behind it finds itself in the
+//! list instead. The announcement carries a list, too, of those who have heard it, so that one whose
+//! origin is dead ends at its second visit to anybody.
+//!
+//! # Rules
+//!
+//! 1. The leader is suspected, or the application calls: unless an election of one's own is on its
+//!    way, send `Election` with a list of oneself to the successor.
+//! 2. `Election` whose list one is not in: add oneself and pass it on. Otherwise the list is
+//!    complete: follow its best, in the term after the highest counter seen, and send `Coordinator`.
+//!    In `election/ring-list-initiator` only the initiator does that; at anybody else the list goes
+//!    on as it is.
+//! 3. `Coordinator`: follow its leader, unless the term is an old one; pass it on, having added
+//!    oneself to those who have heard it. It ends at its origin, and at whoever has heard it before.
+//! 4. Every hop is acknowledged with `Ack`. A successor that does not acknowledge within `2T + Tproc`
+//!    is dead: send the same to the one after it. Nobody remembers the dead.
+//! 5. Option `suppression`: drop an `Election` if one of a better initiator has passed since the last
+//!    outcome, or one's own is on its way and better.
+//!
+//! # Cost
+//!
+//! With L live nodes and I initiators: exactly 2L messages that arrive for each initiator, 2LI in
+//! all, and 2L hops until the announcement is back, beside the acknowledgements. For each dead node
+//! one more is lost in each round, and delays that round by a time-out. A message holds up to L ids.
+//!
+//! # Known failures
+//!
+//! The best node crashes after it has put itself into the list: whoever hears of that before the
+//! announcement comes follows a dead leader (`election/ring-modified` asks again). If the one that
+//! waits for an acknowledgement of a dead successor crashes as well, the list is lost with it. If
+//! only the initiator may complete a list, the list of a dead initiator goes round for ever.
+
+use conclave_protocol::{
+    Crashes, Detector, Entry, Info, Model, Opt, Property, Setup, Timing, Unfit,
+};
+
+use super::ring::{Config, Converts, Ring};
+
+/// The assumptions: crashes show in missing acknowledgements.
+pub(super) const MODEL: Model = Model {
+    timing: Timing::Synchronous,
+    crashes: Crashes::Stop,
+    detector: Detector::Perfect,
+    ..Model::FIFO
+};
+
+/// Anybody completes a list.
+pub static PLAIN: Entry<Ring> = Entry {
+    info: Info {
+        id: "election/ring-list",
+        title: "Ring with a list",
+        summary: "a list goes round the ring, and the best of it leads",
+        source: "Le Lann. Distributed systems: towards a formal approach. IFIP Congress, 1977",
+        text: include_str!("ring_list.rs"),
+        model: MODEL,
+        holds: &[Property::OneLeader],
+        fails: &[
+            (
+                Property::OneLeaderPerEpoch,
+                "two elections at once; the best node crashes when one list has it and the other has \
+                 not: two leaders in the same term",
+            ),
+            (
+                Property::LeaderKnown,
+                "the best node crashes after it has put itself into the list, and is announced when \
+                 its death is old news",
+            ),
+            (
+                Property::BestLeads,
+                "the best node crashes after it has put itself into the list, and is followed",
+            ),
+        ],
+        options: &[Opt {
+            name: "suppression",
+            default: "false",
+            help: "true drops elections where one of a better initiator has passed",
+        }],
+        mutant: None,
+    },
+    config: |setup| config(setup, Converts::Anybody),
+    clients: Entry::<Ring>::everyone,
+};
+
+/// Only the initiator completes a list.
+pub static INITIATOR: Entry<Ring> = Entry {
+    info: Info {
+        id: "election/ring-list-initiator",
+        title: "Ring with a list that only its initiator completes",
+        summary: "the list of a dead initiator goes round for ever",
+        fails: &[
+            (
+                Property::OneLeaderPerEpoch,
+                "two elections at once; the best node crashes when one list has it and the other has \
+                 not: two leaders in the same term",
+            ),
+            (Property::LeaderKnown, "the initiator crashes, and its list goes round for ever"),
+            (
+                Property::BestLeads,
+                "the best node crashes after it has put itself into the list, and is followed",
+            ),
+        ],
+        ..PLAIN.info
+    },
+    config: |setup| config(setup, Converts::Initiator),
+    ..PLAIN
+};
+
+fn config(setup: &Setup, converts: Converts) -> Result<Config, Unfit> {
+    let suppression = setup.option("suppression", false)?;
+    Ok(Config { suppression, ..Config::new(setup, converts)? })
+}

@@ -1,0 +1,66 @@
+//! A ring with a list (`election/ring-list`) that makes sure the leader is there: everybody adds
+//! itself to the announcement, too. If the initiator gets it back without the leader's own id, the
+//! leader has died in the meantime, and the election begins anew.
+//!
+//! A leader that has put itself into the announcement has been alive after everybody before it in
+//! the ring had heard of it. Only the initiator knows whether that happened: everybody else follows
+//! for the time being, and hears of the next attempt like of the first.
+//!
+//! # Rules
+//!
+//! 1. The leader is suspected, or the application calls: unless an election of one's own is on its
+//!    way, send `Election` with a list of oneself to the successor.
+//! 2. `Election` of another: add oneself, unless one is in the list, and keep the best of the ranks,
+//!    attribute first; pass it on. One's own: follow the best, in the term after the highest counter
+//!    seen, and send `Coordinator`.
+//! 3. `Coordinator` of another: follow its leader, add oneself, and pass it on.
+//! 4. `Coordinator` of one's own: if the leader is in its list, the election is over. If not: run
+//!    rule 1 again, for the next round.
+//! 5. Every hop is acknowledged, and dead successors are skipped, as in `election/ring-list`.
+//!
+//! # Cost
+//!
+//! With L live nodes and without crashes meanwhile: 2L messages that arrive, as without the check,
+//! and 2L more each time the leader has died.
+//!
+//! # Known failures
+//!
+//! The initiator crashes, and its list goes round for ever (`election/ring-watchdog` takes over); or it
+//! crashes after the leader has, and nobody notices that the leader is missing. The leader crashes
+//! after it has put itself into the announcement: whoever hears of that before the announcement
+//! comes follows a dead leader.
+
+use conclave_protocol::{Entry, Info, Property};
+
+use super::ring::{Config, Converts, Ring};
+use super::ring_list;
+
+/// The algorithm.
+pub static PLAIN: Entry<Ring> = Entry {
+    info: Info {
+        id: "election/ring-modified",
+        title: "Ring with confirmation",
+        summary: "everybody signs the announcement; without the leader's own id it does not count",
+        source: "A usual extension of the ring with a list",
+        text: include_str!("ring_modified.rs"),
+        model: ring_list::MODEL,
+        holds: &[Property::OneLeader],
+        fails: &[
+            (
+                Property::OneLeaderPerEpoch,
+                "two elections at once; the best node crashes when one list has it and the other has \
+                 not: two leaders in the same term",
+            ),
+            (Property::LeaderKnown, "the initiator crashes, and its list goes round for ever"),
+            (
+                Property::BestLeads,
+                "the leader crashes before it is announced, and then the initiator, so that nobody \
+                 asks again",
+            ),
+        ],
+        options: &[],
+        mutant: None,
+    },
+    config: |setup| Ok(Config { confirmation: true, ..Config::new(setup, Converts::Initiator)? }),
+    clients: Entry::<Ring>::everyone,
+};
