@@ -7,9 +7,10 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use conclave_protocol::{Info, Mark, NodeId, Property, Time, Wrap};
+use conclave_protocol::{Info, Links, Mark, NodeId, Property, Time, Wrap};
 use conclave_sim::{
-    Beyond, Costs, End, Event, JudgeLimits, Outcome, RunSpec, Verdict, judge, judgeable,
+    Beyond, Costs, End, Event, JudgeLimits, Outcome, RunSpec, Superpeers, Tracing, Verdict, judge,
+    judgeable,
 };
 use serde_json::{Value, json};
 
@@ -348,7 +349,14 @@ impl<'a> Report<'a> {
         rows.extend(self.turnaround().map(|span| {
             time("turnaround_hops", "from the first call to the last that knows", span)
         }));
-        rows.push(plain("messages", "messages in all", costs.messages as f64));
+        let upkeep = self.info.family() == "election" && costs.overhead < costs.messages;
+        if upkeep && costs.overhead > 0 {
+            let counted = (costs.messages - costs.overhead) as f64;
+            rows.push(plain("messages", "messages of the election", counted));
+            rows.push(plain("", "messages in all", costs.messages as f64));
+        } else {
+            rows.push(plain("messages", "messages in all", costs.messages as f64));
+        }
         if entered.is_empty() && costs.bytes > 0 {
             rows.push(text("", "bytes in all", costs.bytes.to_string()));
         }
@@ -359,6 +367,14 @@ impl<'a> Report<'a> {
             rows.push(text("", "· that were lost", costs.lost.to_string()));
         }
         rows.push(time("", "virtual time", self.outcome.at - Time::ZERO));
+        if self.outcome.tracing < Tracing::Events {
+            rows.push(text("", "steps of nodes", self.outcome.stats.events.to_string()));
+            rows.push(text("", "events pending at most", self.outcome.stats.pending.to_string()));
+            if let Some(bytes) = memory_peak() {
+                let mebibytes = format!("{} MiB", bytes >> 20);
+                rows.push(text("", "memory of the program at most", mebibytes));
+            }
+        }
         rows
     }
 
@@ -380,6 +396,14 @@ impl<'a> Report<'a> {
         for judged in &self.judged {
             text.push_str(&self.verdict_line(judged, terminal));
         }
+        if let Some((found, wanted)) = self.superpeers() {
+            let (tick, cross) = if terminal.ascii { ("+", "x") } else { ("✓", "✗") };
+            let _ = writeln!(text, "{}", paint(BOLD, "superpeers"));
+            for (well, line) in found.judged(wanted) {
+                let mark = if well { paint(GOOD, tick) } else { paint(ERROR, cross) };
+                let _ = writeln!(text, "{mark} {line}");
+            }
+        }
         if let Some(mutant) = self.info.mutant {
             let _ = writeln!(
                 text,
@@ -397,6 +421,22 @@ impl<'a> Report<'a> {
         };
         let _ = writeln!(text, "{}", paint(DIM, end));
         text
+    }
+
+    /// Where several are elected to serve the rest: how good they are, and how many there should be.
+    fn superpeers(&self) -> Option<(Superpeers, f64)> {
+        let setup = &self.spec.setup;
+        let n = setup.n();
+        let wanted = match self.info.model.links {
+            Links::Space => f64::from(setup.option("tokens", n.div_ceil(100)).ok()?),
+            Links::Keys => {
+                let groups = f64::from(setup.option("prefix", 3_u32).ok()?).exp2();
+                // As many groups as have a member, by chance.
+                groups * (1.0 - (1.0 - 1.0 / groups).powf(f64::from(n)))
+            }
+            _ => return None,
+        };
+        Some((Superpeers::of(&self.outcome.beliefs, &setup.topology), wanted))
     }
 
     fn verdict_line(&self, judged: &Judged, terminal: &Terminal) -> String {
@@ -494,6 +534,10 @@ impl<'a> Report<'a> {
                 "overtaking": costs.overtaking(),
             },
             "properties": self.judged.iter().map(Judged::json).collect::<Vec<_>>(),
+            "superpeers": self.superpeers().map(|(found, wanted)| {
+                let demands = found.judged(wanted).map(|(well, text)| json!([well, text]));
+                json!({ "found": found, "wanted": wanted, "demands": demands })
+            }),
             "violated": self.done() == Done::Violated,
         })
     }
@@ -540,6 +584,14 @@ pub(crate) fn table(terminal: &Terminal) -> Table {
         }
     }
     table
+}
+
+/// The most memory that the program has had, where the system tells.
+fn memory_peak() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes << 10)
 }
 
 /// A line of dashes under the heading, and nothing else.

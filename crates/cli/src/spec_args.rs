@@ -1,5 +1,6 @@
 //! From flags to a [`RunSpec`].
 
+mod system;
 pub mod values;
 
 use std::fs;
@@ -8,12 +9,14 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
-use conclave_protocol::{Channels, Info, NodeId, Setup, Time, Topology};
+use conclave_protocol::{Channels, Info, NodeId, Setup, Time};
 use conclave_sim::{
     Action, Arrivals, Ask, Delay, Faults, Outcome, RunSpec, SlowLink, Spread, Workload,
 };
 
 use crate::{Failure, clients};
+pub use system::Attributes;
+pub(crate) use system::topology;
 use values::{
     AskAt, DelayArg, DetectorArg, GroupsWhile, LabelAt, NodeAt, NodeWhile, PairAt, Range, RateArg,
     Rounds, Setting, Share, Slow, Span,
@@ -28,10 +31,14 @@ pub struct SpecArgs {
     #[arg(long, short, value_name = "N", env = "CONCLAVE_NODES", default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "System")]
     pub nodes: u32,
-    /// Who is linked with whom: complete, ring, line, star, binary, or a file with a link `0 1`
-    /// per line; by default what the algorithm needs
+    /// Who is linked with whom: complete, ring, line, star, binary, grid, drawn by the seed (tree,
+    /// geometric, geometric3, dht), or a file with a link `0 1` per line, and perhaps places, as in
+    /// `at 0 2.5 1`; by default what the algorithm needs
     #[arg(long, value_name = "SHAPE|FILE", env = "CONCLAVE_TOPOLOGY", help_heading = "System")]
     pub topology: Option<String>,
+    /// What makes each node a good leader, beside its id: a number for each, as in 5,5,9, or random
+    #[arg(long, value_name = "A,…|random", env = "CONCLAVE_ATTRIBUTES", help_heading = "System")]
+    pub attributes: Option<Attributes>,
     /// Set an option of the algorithm; `conclave explain ID` lists them
     #[arg(long, value_name = "NAME=VALUE", help_heading = "System")]
     pub set: Vec<Setting>,
@@ -151,11 +158,11 @@ pub struct SpecArgs {
     /// End the run at this moment at the latest
     #[arg(long, value_name = "TIME", env = "CONCLAVE_UNTIL", help_heading = "End")]
     pub until: Option<Span>,
-    /// End the run after so many events at the latest
+    /// End the run after so many events at the latest [default: ten million, or 1000 a node]
     #[arg(long, value_name = "N", env = "CONCLAVE_EVENTS", help_heading = "End")]
-    #[arg(default_value_t = 10_000_000)]
-    pub events: u64,
-    /// Go on for so long after every request has been served [default: 20T]
+    pub events: Option<u64>,
+    /// Go on for so long after every request has been served [default: 20T, and for elections 8T
+    /// more for each node]
     #[arg(long, value_name = "TIME", env = "CONCLAVE_LINGER", help_heading = "End")]
     pub linger: Option<Span>,
     /// Run even if that breaks an assumption of the algorithm
@@ -210,7 +217,11 @@ impl SpecArgs {
             return Err(Failure::Usage("--unit must be longer than nothing".into()));
         }
         self.check_order(unit)?;
-        let mut setup = Setup::new(topology(info, self.topology.as_deref(), self.nodes)?);
+        let shape = topology(info, self.topology.as_deref(), self.nodes, self.seed)?;
+        let mut setup = Setup::new(shape);
+        if let Some(attributes) = &self.attributes {
+            setup.attributes = attributes.of(self.nodes, self.seed);
+        }
         setup.delay = unit;
         setup.processing = self.processing.with(unit);
         for Setting { name, value } in &self.set {
@@ -246,7 +257,7 @@ impl SpecArgs {
         spec.validate(info)?;
         spec.workload = self.workload(info, &spec.setup)?;
         spec.validate(info)?;
-        spec.events = self.events;
+        spec.events = self.events.unwrap_or_else(|| (u64::from(n) * 1_000).max(10_000_000));
         spec.until = match self.until {
             Some(until) => until.at(unit),
             None => self.patience(&spec),
@@ -285,6 +296,9 @@ impl SpecArgs {
         if family == "fd" && !self.ask.is_empty() {
             useless.push("--ask: there is nothing to ask a failure detector for".to_owned());
         }
+        if family != "election" && self.attributes.is_some() {
+            useless.push("--attributes: nobody is elected by them".to_owned());
+        }
         if family != "mutex" && self.hold.is_some() {
             useless.push("--hold: there is nothing to be inside of".to_owned());
         }
@@ -309,6 +323,7 @@ impl SpecArgs {
         let (unit, n) = (spec.setup.delay, spec.setup.n());
         let longest = spec.delays.bound().unwrap_or(unit * 10).max(unit);
         let busy = unit * 2_000 + longest.saturating_mul(400).saturating_mul(n.min(1_000));
+        let busy = busy.saturating_add(longest.saturating_mul(8).saturating_mul(n));
         let rounds = match self.rounds {
             Some(Rounds::Some(rounds)) => rounds,
             Some(Rounds::Endless) => 1,
@@ -436,52 +451,8 @@ impl SpecArgs {
     }
 }
 
-/// The topology called `name`, or read from that file; by default what the algorithm needs.
-pub(crate) fn topology(info: &Info, name: Option<&str>, n: u32) -> Result<Topology, Failure> {
-    let Some(name) = name else {
-        return Ok(Topology::of(info.model.links, n));
-    };
-    if Path::new(name).is_file() {
-        return read_topology(Path::new(name), n);
-    }
-    let unknown = |error| Failure::Impossible(format!("{error}; nor is there such a file"));
-    Topology::named(name, n).map_err(unknown)
-}
-
 fn read(path: &Path) -> Result<String, Failure> {
     fs::read_to_string(path).map_err(|error| Failure::File { path: path.to_owned(), error })
-}
-
-/// A link per line, each in both directions. If every node but 0 has exactly one link to a
-/// smaller id, that is a tree rooted at 0.
-fn read_topology(path: &Path, n: u32) -> Result<Topology, Failure> {
-    let bad = |line: usize| {
-        let path = path.display();
-        Failure::Impossible(format!("{path}, line {line}: a link is two nodes, as in 0 1"))
-    };
-    let mut links = Vec::new();
-    for (line, text) in (1..).zip(read(path)?.lines()) {
-        let text = text.split('#').next().unwrap_or_default();
-        let words: Vec<&str> = text.split_whitespace().collect();
-        match words[..] {
-            [] => {}
-            [a, b] => {
-                let node = |word: &str| word.parse().map(NodeId).map_err(|_| bad(line));
-                links.push((node(a)?, node(b)?));
-            }
-            _ => return Err(bad(line)),
-        }
-    }
-    let graph = Topology::graph(n, &links);
-    let graph =
-        graph.map_err(|error| Failure::Impossible(format!("{}: {error}", path.display())))?;
-    let up = |node| {
-        let mut smaller = graph.neighbors(node).filter(|&other| other < node);
-        smaller.next().filter(|_| smaller.next().is_none())
-    };
-    let parents: Option<Vec<NodeId>> = (1..n).map(NodeId).map(up).collect();
-    let tree = parents.and_then(|parents| Topology::tree(parents).ok());
-    Ok(tree.unwrap_or(graph))
 }
 
 /// A row of delays per sender.

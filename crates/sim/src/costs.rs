@@ -114,6 +114,9 @@ impl Costs {
     pub fn of(trace: &Trace) -> Self {
         let mut costs = Self::default();
         let mut by_label = [0; 256];
+        by_label[..trace.counts.len()].copy_from_slice(&trace.counts);
+        costs.messages = trace.counts.iter().sum();
+        costs.transmissions = costs.messages;
         // The latest entry of each node.
         let mut latest: BTreeMap<NodeId, usize> = BTreeMap::new();
         // Sent on behalf of whoever enters next.

@@ -149,7 +149,7 @@ impl<P: Protocol> Environment<P> {
     #[inline]
     pub(crate) fn record(&mut self, id: NodeId, lamport: &mut u32, event: Event) {
         *lamport += 1;
-        if self.tracing != Tracing::Off {
+        if self.tracing >= Tracing::Events {
             self.trace.records.push(Record::new(self.now, id, *lamport, event));
         }
     }
@@ -276,7 +276,9 @@ impl<P: Protocol> Outside<'_, P> {
         environment.serial = environment.serial.wrapping_add(1);
         self.local.lamport += 1;
         let (lamport, mut owner, mut name) = (self.local.lamport, 0, 0);
-        if environment.tracing != Tracing::Off {
+        if environment.tracing == Tracing::Counts {
+            environment.trace.count(label(&msg));
+        } else if environment.tracing != Tracing::Off {
             let charge = P::charge(&msg, self.me, to);
             owner = Owner::resolve(charge, self.cause, self.me, to);
             let label = environment.trace.label(label(&msg));
@@ -303,7 +305,7 @@ impl<P: Protocol> Outside<'_, P> {
         if environment.lossy {
             if environment.is_lost(self.me, to, &msg) {
                 environment.stats.lost += 1;
-                if environment.tracing != Tracing::Off {
+                if environment.tracing >= Tracing::Events {
                     let event = Event::Lose { to, serial, label: name };
                     environment.trace.records.push(Record::new(
                         environment.now,

@@ -9,11 +9,11 @@ mod tests;
 
 use std::time::Duration;
 
-use conclave_protocol::{Info, Property};
+use conclave_protocol::{Info, Links, Property};
 use serde::Serialize;
 
 pub use self::limits::Limits;
-use crate::{End, Outcome};
+use crate::{End, Outcome, Tracing};
 
 /// What can be said of a property after a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -70,12 +70,15 @@ pub fn judgeable(info: &Info) -> Vec<Property> {
         "fd" => &[Property::Completeness, Property::Accuracy],
         _ => &[],
     };
+    // Where several lead on purpose, it makes no sense to ask for one.
+    let several = matches!(info.model.links, Links::Space | Links::Keys);
+    let family = if several { &[] } else { family };
     let breaks = |property| info.mutant.is_some_and(|mutant| mutant.breaks == property);
     let wanted = |property: &Property| {
         let promised = info.holds.contains(property) || breaks(*property);
         let failing = info.fails.iter().any(|(fails, _)| fails == property);
         let stamped = *property != Property::FcfsTimestamp;
-        promised || stamped && (failing || family.contains(property))
+        promised || stamped && !several && (failing || family.contains(property))
     };
     Property::ALL.into_iter().filter(wanted).collect()
 }
@@ -87,6 +90,10 @@ pub fn judgeable(info: &Info) -> Vec<Property> {
 /// run within the model needs, nothing having been done to the system meanwhile.
 pub fn judge(property: Property, outcome: &Outcome, limits: Limits) -> Verdict {
     let trace = &outcome.trace;
+    let at_rest = [Property::OneLeader, Property::LeaderKnown, Property::BestLeads];
+    if outcome.tracing < Tracing::Events && !at_rest.contains(&property) {
+        return open("the run was not recorded");
+    }
     // Decisions that come to an end say nothing about those that could have followed.
     let followed = outcome.end == End::Decisions;
     let patience = if followed { Duration::MAX } else { limits.patience };

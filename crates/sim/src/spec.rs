@@ -49,11 +49,13 @@ pub struct RunSpec {
 }
 
 /// How much of a run is recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tracing {
-    /// Nothing but counts.
+    /// Nothing but how many events there were.
     Off,
+    /// How many messages of each name were sent, in no memory to speak of.
+    Counts,
     /// Every event, in 32 bytes, with Lamport clocks.
     Events,
     /// Every event, and the size of each message.
@@ -152,6 +154,8 @@ impl RunSpec {
     /// delays, no faults, nobody asking, until every request is served and things have settled.
     pub fn new(info: &Info, setup: Setup) -> Self {
         let delay = setup.delay;
+        // An election that travels from node to node takes a few rounds of all of them.
+        let rounds = if info.family() == "election" { setup.n().saturating_mul(8) } else { 0 };
         Self {
             algorithm: info.id.to_owned(),
             delays: Delay::Constant(delay).into(),
@@ -165,7 +169,7 @@ impl RunSpec {
             seed: 0,
             faults: Faults::none(),
             workload: Workload::idle(),
-            linger: Some(delay * 20),
+            linger: Some(delay.saturating_mul(rounds.saturating_add(20))),
             until: Time::MAX,
             events: u64::MAX,
             tracing: Tracing::Events,

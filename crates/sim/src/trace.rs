@@ -370,6 +370,8 @@ pub struct Trace {
     pub records: Records,
     /// The names of messages and timers.
     pub labels: Vec<Cow<'static, str>>,
+    /// In traces of mere counts: how many messages of each name were sent, by label.
+    pub counts: Vec<u64>,
     /// In full traces: what each message said, by serial number, as JSON.
     pub messages: Vec<Box<str>>,
     /// In full traces: what each request, notice and timer was, by record, as JSON.
@@ -390,6 +392,15 @@ impl Trace {
             self.labels.push(Cow::Borrowed(name));
             self.labels.len() - 1
         }) as u8
+    }
+
+    /// Counts a message.
+    pub(crate) fn count(&mut self, name: &'static str) {
+        let label = usize::from(self.label(name));
+        if self.counts.len() <= label {
+            self.counts.resize(label + 1, 0);
+        }
+        self.counts[label] += 1;
     }
 
     /// The name behind a label.

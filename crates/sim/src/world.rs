@@ -47,8 +47,10 @@ fn finish<P: Protocol, C: Client<P>>(
 /// What is left when a run is over.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What happened, unless tracing was off.
+    /// What happened, as far as it was recorded.
     pub trace: Trace,
+    /// How far that is.
+    pub tracing: Tracing,
     /// Counts.
     pub stats: Stats,
     /// Who took whom for the leader in the end.
@@ -190,8 +192,8 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
     fn over(self, end: End) -> Outcome {
         let stats = self.stats();
         let live = self.nodes.iter().map(|node| node.state.is_some()).collect();
-        let Environment { trace, beliefs, groups, now, .. } = self.environment;
-        Outcome { trace, stats, beliefs: beliefs.at_end(live, groups), end, at: now }
+        let Environment { trace, tracing, beliefs, groups, now, .. } = self.environment;
+        Outcome { trace, tracing, stats, beliefs: beliefs.at_end(live, groups), end, at: now }
     }
 
     /// Carries out the next event. Returns why there is none, when there is none.
@@ -302,7 +304,7 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
         environment.stats.events += 1;
         let begun = environment.trace.records.len();
         node.local.lamport += 1;
-        if environment.tracing != Tracing::Off {
+        if environment.tracing >= Tracing::Events {
             let (now, lamport) = (environment.now, node.local.lamport);
             let record = Record::deliver(now, id, lamport, from, serial, label);
             environment.trace.records.push(record);
@@ -314,7 +316,7 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
     fn run_out(&mut self, id: NodeId, timer: P::Timer) {
         let environment = &mut self.environment;
         let label = match environment.tracing {
-            Tracing::Off => 0,
+            Tracing::Off | Tracing::Counts => 0,
             _ => environment.trace.label(label(&timer)),
         };
         self.input(id, Event::Timer { label }, Owner::Node(id), Input::Timer(timer));
@@ -357,7 +359,7 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
                         of[member.index()] = group;
                     }
                 }
-                if self.environment.tracing != Tracing::Off {
+                if self.environment.tracing >= Tracing::Events {
                     let trace = &mut self.environment.trace;
                     trace.partitions.insert(trace.records.len(), of.clone().into());
                 }
@@ -418,7 +420,7 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
     fn lose(&mut self, from: NodeId, to: NodeId, serial: u32, label: u8) {
         let environment = &mut self.environment;
         environment.stats.lost += 1;
-        if environment.tracing != Tracing::Off {
+        if environment.tracing >= Tracing::Events {
             let lamport = self.nodes[from.index()].local.lamport;
             let event = Event::Lose { to, serial, label };
             environment.trace.records.push(Record::new(environment.now, from, lamport, event));

@@ -57,6 +57,9 @@ pub struct DiagramArgs {
     pub diagram_events: Limit,
 }
 
+/// Systems of more nodes are not recorded event by event, unless that is asked for.
+const RECORDED: u32 = 20_000;
+
 /// Runs an algorithm once, or over many seeds.
 pub fn perform(
     args: &Args,
@@ -70,7 +73,11 @@ pub fn perform(
     }
     let mut spec = args.spec.spec(info)?;
     allow(info, &spec, &args.spec)?;
-    spec.tracing = if args.trace.is_some() { Tracing::Full } else { Tracing::Sizes };
+    spec.tracing = match args.trace {
+        Some(_) => Tracing::Full,
+        None if spec.setup.n() > RECORDED => Tracing::Counts,
+        None => Tracing::Sizes,
+    };
     let outcome = simulate(&spec)?;
     if let Some(path) = &args.trace {
         save(path, &spec, &outcome)?;
@@ -115,7 +122,10 @@ pub(crate) fn print(
     for Beyond(text) in &report.beyond {
         writeln!(out, "{} {text}", paint(WARN, "beyond its model:"))?;
     }
-    if !args.no_diagram {
+    if report.outcome.tracing < Tracing::Events {
+        let text = format!("not recorded, for more than {RECORDED} nodes; --trace FILE does that");
+        writeln!(out, "{}\n", paint(DIM, text))?;
+    } else if !args.no_diagram {
         let options = diagram::Options {
             terminal: *terminal,
             unit: report.spec.setup.delay,

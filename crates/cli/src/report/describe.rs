@@ -61,6 +61,7 @@ fn surroundings(info: &Info, spec: &RunSpec) -> Vec<String> {
     if !spec.faults.plan.is_empty() {
         parts.push(counted(spec.faults.plan.len(), "planned fault"));
     }
+    parts.extend((!spec.setup.attributes.is_empty()).then(|| "with attributes".to_owned()));
     parts.extend(options(spec));
     parts.push(format!("seed {}", spec.seed));
     parts
@@ -74,6 +75,8 @@ fn shape(spec: &RunSpec) -> &'static str {
         "star" => "in a star",
         "binary" => "in a binary tree",
         "tree" => "in a tree",
+        "grid" => "in a grid",
+        "dht" => "on a ring of keys",
         _ => "in a graph",
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use conclave_protocol::{Links, Mark, Model, Mutant, NodeId, Setup, Time, Topology};
 
 use super::*;
-use crate::{Beliefs, End, Event, Owner, Record, RunSpec, Stats, Trace};
+use crate::{Beliefs, End, Event, Owner, Record, RunSpec, Stats, Trace, Tracing};
 
 const ASK: Event = Event::Request(Mark::Asked);
 const LEAVE: Event = Event::Request(Mark::Left);
@@ -52,7 +52,14 @@ fn run(end: End, until: u32, events: &[(u32, u32, Event)]) -> Outcome {
         }
     }
     let beliefs = beliefs.at_end(live, None);
-    Outcome { trace, stats: Stats::default(), beliefs, end, at: at(until) }
+    Outcome {
+        trace,
+        tracing: Tracing::Events,
+        stats: Stats::default(),
+        beliefs,
+        end,
+        at: at(until),
+    }
 }
 
 /// With patience for ten units.
