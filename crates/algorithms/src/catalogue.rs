@@ -115,6 +115,10 @@ catalogue! {
         election::ring_modified::PLAIN,
         election::ring_watchdog::PLAIN,
         election::ring_reconfiguration::PLAIN;
+    // Superpeers.
+    election::Client:
+        election::superpeer_dht::PLAIN,
+        election::superpeer_tokens::PLAIN;
     // Failure detection.
     detector::Client:
         detector::timeout_sync::PLAIN,

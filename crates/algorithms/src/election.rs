@@ -11,10 +11,12 @@ pub mod ring_list;
 pub mod ring_modified;
 pub mod ring_reconfiguration;
 pub mod ring_watchdog;
+pub mod superpeer_dht;
+pub mod superpeer_tokens;
 pub mod tree_mattern;
 pub mod wireless_tree;
 
-use conclave_protocol::{Mark, Marked, NodeId, Protocol, Stamp};
+use conclave_protocol::{Mark, Marked, NodeId, Property, Protocol, Stamp};
 use serde::{Deserialize, Serialize};
 
 /// What an application asks of its node.
@@ -56,6 +58,13 @@ impl Marked for Notice {
         }
     }
 }
+
+/// What superpeers do not promise.
+const SEVERAL: &[(Property, &str)] = &[
+    (Property::OneLeader, "several serve at once, on purpose"),
+    (Property::OneLeaderPerEpoch, "several serve at once, each in a term of its own"),
+    (Property::BestLeads, "who serves depends on where it is, not on how good it is"),
+];
 
 /// An election algorithm: any protocol with this family's requests and notices.
 pub trait Algorithm: Protocol<Request = Request, Notice = Notice> {}

@@ -1,6 +1,7 @@
 //! The table: one line per check.
 
 mod rings;
+mod superpeers;
 
 use conclave_protocol::Channels;
 use conclave_protocol::Property::{
@@ -679,6 +680,8 @@ pub static TABLE: &[Claims] = &[
     rings::RING_MODIFIED,
     rings::RING_WATCHDOG,
     rings::RING_RECONFIGURATION,
+    superpeers::DHT,
+    superpeers::TOKENS,
     // Failure detection.
     Claims {
         id: "fd/heartbeat",
