@@ -408,9 +408,9 @@ fn who_comes_back_regains_control_or_learns_who_has_it() {
 }
 
 #[test]
-fn who_comes_back_with_an_old_counter_and_a_low_id_goes_beyond_the_present_term() {
-    // The best of them has the lowest id, so that of two terms with the same counter its own is
-    // the older.
+fn who_comes_back_with_an_old_counter_and_a_low_id_leads_all_the_same() {
+    // The best of them has the lowest id; of two terms with the same counter, the better leader's is
+    // the later one, whatever its id.
     let setup = Setup::new(Topology::complete(3)).with_attributes([9, 1, 2]);
     let mut spec = variant(&PLAIN, setup, &[(0, 0)]);
     spec.faults = Faults::none()
@@ -418,5 +418,29 @@ fn who_comes_back_with_an_old_counter_and_a_low_id_goes_beyond_the_present_term(
         .with(at(40), Action::Recover(NodeId(0)));
     let outcome = simulate(&spec);
     assert_promises(&outcome);
-    assert_eq!(outcome.beliefs.leader_of(NodeId(2)), Some((NodeId(0), 3)));
+    assert_eq!(outcome.beliefs.leader_of(NodeId(2)), Some((NodeId(0), 2)));
+}
+
+/// A refusal of old news must not be taken for silence: found among nodes that come and go.
+#[test]
+fn an_old_announcement_from_above_is_a_sign_of_life() {
+    let entry = &conclave_algorithms::election::bully::IMMEDIATE;
+    let setup = support::complete(3).with_attributes([1, 2, 1]);
+    let mut spec = RunSpec::new(&entry.info, setup);
+    spec.seed = 655;
+    spec.delays = conclave_sim::Delay::Uniform(T / 20, T).into();
+    let moment = |nanos: u64| conclave_protocol::Time::from_nanos(nanos);
+    let [p1, p2] = [NodeId(1), NodeId(2)];
+    spec.faults = Faults::none()
+        .with(moment(7_142_857), Action::Crash(p2))
+        .with(moment(482_142_857), Action::Recover(p2))
+        .with(moment(487_285_714), Action::Crash(p1))
+        .with(moment(967_285_714), Action::Recover(p1));
+    let call = |t| Ask { node: NodeId(0), at: at(t), hold: None };
+    let arrivals = Arrivals::Plan([1, 489, 968].map(call).to_vec());
+    spec.workload = Workload { arrivals, ..Workload::idle() };
+    spec.linger = Some(T * 400);
+    let outcome = support::simulate(entry, &spec);
+    assert!(verdict(Property::OneLeader, &outcome, 1).held());
+    assert!(verdict(Property::BestLeads, &outcome, 1).held());
 }

@@ -286,9 +286,7 @@ impl Protocol for Bully {
                 self.observe(epoch, ctx);
                 match self.phase {
                     Phase::Electing | Phase::Awaiting => {
-                        self.phase = Phase::Awaiting;
-                        ctx.cancel_timer(Timer::Answer);
-                        ctx.set_timer(Timer::Outcome, ctx.config.outcome);
+                        self.await_outcome(ctx);
                     }
                     Phase::Idle | Phase::Inquiring => {
                         let term = self.in_office(ctx.me);
@@ -306,6 +304,10 @@ impl Protocol for Bully {
                         // What the leader itself said earlier is no news to it.
                         if term.node != from {
                             ctx.send(from, Msg::Answer { epoch: self.counter });
+                        }
+                        // A word from above all the same: somebody higher is alive.
+                        if self.phase == Phase::Electing && Self::is_above(from, ctx) {
+                            self.await_outcome(ctx);
                         }
                     }
                     _ => self.follow(epoch, ctx),
@@ -380,6 +382,13 @@ impl Bully {
         self.phase = Phase::Electing;
         ctx.multicast(asked, Msg::Election { epoch: self.counter });
         ctx.set_timer(Timer::Answer, ctx.config.answer);
+    }
+
+    /// Somebody higher takes over.
+    fn await_outcome(&mut self, ctx: &mut Ctx<Self>) {
+        self.phase = Phase::Awaiting;
+        ctx.cancel_timer(Timer::Answer);
+        ctx.set_timer(Timer::Outcome, ctx.config.outcome);
     }
 
     fn win(&mut self, ctx: &mut Ctx<Self>) {

@@ -35,6 +35,8 @@ pub struct Ring {
     suspected: NodeSet,
     /// Who has joined and left.
     view: View,
+    /// Asked to leave before it was let in: it leaves as soon as it is.
+    leaving: bool,
 }
 
 /// Which rules are in force.
@@ -203,6 +205,7 @@ impl Protocol for Ring {
             unacknowledged: Vec::new(),
             suspected: NodeSet::new(),
             view,
+            leaving: false,
         };
         if ctx.config.inquiry && restarted {
             state.inquire(ctx);
@@ -283,12 +286,14 @@ impl Protocol for Ring {
     }
 
     fn on_join(&mut self, sponsor: NodeId, ctx: &mut Ctx<Self>) {
+        self.leaving = false;
         if !self.is_member(ctx.me, ctx) {
             ctx.send(sponsor, Msg::Join(ctx.me));
         }
     }
 
     fn on_leave(&mut self, ctx: &mut Ctx<Self>) {
+        self.leaving = !self.is_member(ctx.me, ctx);
         if self.is_member(ctx.me, ctx) && self.next_after(ctx.me, ctx) != Some(ctx.me) {
             self.view.change(ctx.me);
             self.tell_view(ctx);
@@ -546,6 +551,10 @@ impl Ring {
         let outside = !self.is_member(ctx.me, ctx);
         if self.view.merge(view) {
             self.tell_view(ctx);
+            if self.leaving && self.is_member(ctx.me, ctx) {
+                self.on_leave(ctx);
+                return;
+            }
             if outside {
                 self.inquire(ctx);
             }
