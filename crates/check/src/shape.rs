@@ -12,6 +12,8 @@ pub(crate) struct Shape {
     pub(crate) timers: Timers,
     pub(crate) detector: bool,
     pub(crate) mid_step: bool,
+    /// The nodes that may crash.
+    pub(crate) mortal: u32,
     /// Whether nodes may be down, or the network apart.
     pub(crate) faulty: bool,
     pub(crate) watch: Watch,
@@ -38,6 +40,7 @@ impl Shape {
             timers: spec.timers,
             detector: spec.detector,
             mid_step: spec.budgets.mid_step,
+            mortal: (0..n as u32).filter(|it| spec.mortal.contains(it)).map(|it| 1 << it).sum(),
             faulty: !spec.budgets.is_spent(),
             watch,
             places: spec.places,

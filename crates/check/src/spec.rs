@@ -26,6 +26,8 @@ pub struct CheckSpec {
     pub detector: bool,
     /// What may go wrong, how often at most.
     pub budgets: Budgets,
+    /// The nodes that may crash.
+    pub mortal: Range<u32>,
     /// What has to hold.
     pub properties: Vec<Property>,
     /// How many may be inside at once.
@@ -151,6 +153,7 @@ impl CheckSpec {
         }
         Self {
             algorithm: info.id.to_owned(),
+            mortal: 0..setup.n(),
             setup,
             clients,
             requests: Requests::AtMost(1),

@@ -64,6 +64,9 @@ impl Group {
         if !spec.setup.attributes.is_empty() {
             return no("nodes have attributes, by which they differ".to_owned());
         }
+        if spec.mortal.len() < spec.setup.n() as usize {
+            return no("only some nodes may crash, by which they differ".to_owned());
+        }
         if spec.count {
             return no("messages are counted for each node, and symmetry mixes them up".to_owned());
         }

@@ -305,3 +305,34 @@ fn help_says_how_a_check_ends() {
         assert!(help.contains(part), "lacks {part:?}:\n{help}");
     }
 }
+
+#[test]
+fn the_manual_says_which_crash_each_election_survives() {
+    let page = include_str!("../../../docs/elections.md");
+    let table = |text: &str| -> Vec<Vec<String>> {
+        let rows = text.lines().filter(|line| line.starts_with("| `"));
+        // The last column counts states, of which a search that is stopped visits more or fewer.
+        let cells = |line: &str| line.split('|').map(|cell| cell.trim().to_owned()).collect();
+        rows.map(cells)
+            .map(|mut cells: Vec<String>| {
+                cells.truncate(8);
+                cells
+            })
+            .collect()
+    };
+    let (told, found) =
+        (table(page), table(&ends_with(0, &["check", "election", "--crash-table", "--markdown"])));
+    assert_eq!(told.len(), found.len(), "an election is missing");
+    let stopped = |cell: &str| cell.trim_start_matches('(').starts_with('~');
+    for (told, found) in told.iter().zip(&found) {
+        for (column, (said, is)) in told.iter().zip(found).enumerate() {
+            let same = said == is || stopped(said) && stopped(is);
+            assert!(
+                same,
+                "{}, column {column}: the manual says {said:?}, and it is {is:?}",
+                told[1]
+            );
+        }
+    }
+    refuses(2, &["check", "mutex/lamport", "--crash-table"], "is about elections of one leader");
+}

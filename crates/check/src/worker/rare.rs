@@ -133,7 +133,8 @@ impl Worker<'_> {
     pub(super) fn cut(&mut self, maker: &Maker<'_>, step: u32) {
         let global = maker.state[self.shape.global_slot()];
         let sends = self.steps[step as usize].sends;
-        if self.lock().global(global).budgets.crashes == 0 {
+        let immortal = self.shape.mortal >> maker.node & 1 == 0;
+        if immortal || self.lock().global(global).budgets.crashes == 0 {
             return;
         }
         let mut maker = maker.clone();
@@ -303,7 +304,8 @@ impl Worker<'_> {
         let nothing = Happening::Other(u32::MAX);
         if budgets.crashes > 0 {
             let for_good = budgets.recoveries == 0 && budgets.amnesias == 0;
-            for node in (0..n).filter(|node| up >> node & 1 == 1) {
+            let mortal = up & self.shape.mortal;
+            for node in (0..n).filter(|node| mortal >> node & 1 == 1) {
                 let mut maker = Maker::new(state, print, source, node, no_event, nothing);
                 maker.mv = Move::Crash { node: node as u8 };
                 maker.flags = ALONE;

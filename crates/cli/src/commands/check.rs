@@ -2,6 +2,7 @@
 
 mod all;
 pub mod args;
+mod crashes;
 mod grid;
 mod messages;
 mod search;
@@ -39,6 +40,9 @@ pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<
     };
     if args.deep {
         return Err(Failure::Usage("--deep is about --all".to_owned()));
+    }
+    if args.crash_table {
+        return crashes::perform(id, args, &search, terminal, out);
     }
     let info = find(id)?;
     let spec = args.spec(info)?;

@@ -8,7 +8,7 @@ use conclave_sim::{RunSpec, judgeable};
 
 use crate::commands::run::DiagramArgs;
 use crate::spec_args::values::{Nodes, Setting, Size};
-use crate::spec_args::{ChannelsArg, topology};
+use crate::spec_args::{Attributes, ChannelsArg, topology};
 use crate::{Failure, clients};
 
 /// Flags of `conclave check`.
@@ -27,7 +27,7 @@ pub struct Args {
     /// Check what the whole catalogue claims, in systems of up to --nodes nodes and of more where
     /// a failure needs them, and print a table
     #[arg(long, help_heading = "What to check")]
-    #[arg(conflicts_with_all = ["topology", "set", "clients", "requests", "channels", "timers",
+    #[arg(conflicts_with_all = ["topology", "attributes", "set", "clients", "requests", "channels", "timers",
         "crashes", "recoveries", "amnesias", "losses", "repeats", "partitions", "suspicions",
         "joins", "leaves", "timer_budget", "mid_step", "no_detector", "property", "symmetry",
         "count", "trace", "budget_table"])]
@@ -39,6 +39,12 @@ pub struct Args {
     /// stops being right. Each search visits at most --states states [default: 300000]
     #[arg(long, help_heading = "What to check", conflicts_with_all = ["count", "trace"])]
     pub budget_table: bool,
+    /// Say which single crash an election survives, or each of them if the family is named instead of
+    /// an algorithm: of the caller, of a bystander, of the best node, in the middle of a step, for
+    /// good or not. Each search visits at most --states states [default: 200000]
+    #[arg(long, help_heading = "What to check", conflicts_with_all = ["count", "trace", "all",
+        "budget_table", "requests", "clients", "topology", "crashes", "property"])]
+    pub crash_table: bool,
     /// Print the fewest and the most messages per entry, over all runs, beside the theory
     #[arg(long, help_heading = "What to check")]
     pub count: bool,
@@ -50,6 +56,9 @@ pub struct Args {
     /// Print JSON
     #[arg(long, help_heading = "Output")]
     pub json: bool,
+    /// With --crash-table: print Markdown
+    #[arg(long, help_heading = "Output", requires = "crash_table", conflicts_with = "json")]
+    pub markdown: bool,
     /// How the diagram looks.
     #[command(flatten)]
     pub diagram: DiagramArgs,
@@ -70,10 +79,14 @@ pub struct SystemArgs {
     /// Whose applications ask: 0..2 is p0 and p1; by default all that may
     #[arg(long, value_name = "A..B", help_heading = "System")]
     pub clients: Option<Nodes>,
-    /// Who is linked with whom: complete, ring, line, star, binary, or a file with a link `0 1`
-    /// per line; by default what the algorithm needs
+    /// Who is linked with whom: complete, ring, line, star, binary, grid, drawn by the seed (tree,
+    /// geometric, geometric3, dht), or a file with a link `0 1` per line, and perhaps places, as in
+    /// `at 0 2.5 1`; by default what the algorithm needs
     #[arg(long, value_name = "SHAPE|FILE", env = "CONCLAVE_TOPOLOGY", help_heading = "System")]
     pub topology: Option<String>,
+    /// What makes each node a good leader, beside its id: a number for each, as in 5,5,9, or random
+    #[arg(long, value_name = "A,…|random", env = "CONCLAVE_ATTRIBUTES", help_heading = "System")]
+    pub attributes: Option<Attributes>,
     /// Set an option of the algorithm; `conclave explain ID` lists them
     #[arg(long, value_name = "NAME=VALUE", help_heading = "System")]
     pub set: Vec<Setting>,
@@ -96,6 +109,9 @@ pub struct SystemArgs {
     /// At most so many recoveries with everything forgotten
     #[arg(long, value_name = "A", default_value_t = 0, help_heading = "Faults")]
     pub amnesias: u8,
+    /// Which nodes may crash: 0..1 is p0; by default all
+    #[arg(long, value_name = "A..B", help_heading = "Faults", requires = "crashes")]
+    pub mortal: Option<Nodes>,
     /// Nodes may also crash in the middle of a step, some of its messages having left
     #[arg(long, help_heading = "Faults")]
     pub mid_step: bool,
@@ -187,8 +203,11 @@ impl Args {
     /// algorithm's model is another question.
     pub(super) fn spec(&self, info: &Info) -> Result<CheckSpec, Failure> {
         let (system, search) = (&self.system, &self.search);
-        let topology = topology(info, system.topology.as_deref(), system.nodes)?;
+        let topology = topology(info, system.topology.as_deref(), system.nodes, 0)?;
         let mut setup = Setup::new(topology);
+        if let Some(attributes) = &system.attributes {
+            setup.attributes = attributes.of(system.nodes, 0);
+        }
         for Setting { name, value } in &system.set {
             setup.options.insert(name.clone(), value.clone());
         }
@@ -202,6 +221,9 @@ impl Args {
                 return Err(Failure::Impossible(text));
             }
             spec.clients = clients.clone();
+        }
+        if let Some(Nodes(mortal)) = &system.mortal {
+            spec.mortal = mortal.clone();
         }
         spec.requests = system.requests;
         match system.channels {
