@@ -14,13 +14,15 @@ use libtest_mimic::{Arguments, Trial};
 
 /// Rows that no run can bear out yet, and why.
 const NOT_RUN: &[(&str, &str)] = &[
-    ("election/superpeer-dht", "it is about random ids, not about a run"),
     ("snapshot/", "the catalogue has no snapshots yet"),
     ("termination/", "the catalogue has no detection of termination yet"),
     ("deadlock/", "the catalogue has no detection of deadlock yet"),
     ("multicast/", "the catalogue has no multicast yet"),
     ("txn/", "the catalogue has no transactions yet"),
 ];
+
+/// A row about chance, which no number of runs bears out exactly.
+const EXPECTED: &str = "election/superpeer-dht";
 
 /// What the trials have found so far.
 static ROWS: AtomicUsize = AtomicUsize::new(0);
@@ -63,6 +65,11 @@ fn rows() -> impl Iterator<Item = &'static Row> {
 }
 
 fn reason(row: &Row) -> Option<&'static str> {
+    if row.id == EXPECTED {
+        return Some(
+            "it is the mean over all keys at random; tests/superpeers.rs keeps runs near it",
+        );
+    }
     let listed = NOT_RUN.iter().find(|(begin, _)| row.id.starts_with(begin));
     let missing = catalogue::find(&row.id).is_none();
     listed.filter(|_| missing).map(|(_, reason)| *reason)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use conclave_algorithms::quorum::{Construction, Quorums};
-use conclave_protocol::{Info, Links, NodeId, Setup, Time};
+use conclave_protocol::{Info, Links, NodeId, Ranks, Setup, Time};
 use conclave_sim::{Action, Arrivals, Ask, Delay, RunSpec};
 
 use super::formula::{Number, Params, whole};
@@ -172,22 +172,67 @@ fn burst(info: &Info, setup: &Setup, asks: &[Ask], usual: Option<Duration>) -> O
     Some(Fit { row, params, about: About::Burst })
 }
 
-/// The case in which the top node is dead and one other calls for an election.
+/// The case of an election that some call for at the same moment, nobody having crashed, or nobody
+/// but the top node.
 fn election(info: &Info, spec: &RunSpec) -> Option<Fit> {
-    let top = NodeId(spec.setup.n() - 1);
+    let (n, top) = (spec.setup.n(), NodeId(spec.setup.n() - 1));
     let Arrivals::Plan(asks) = &spec.workload.arrivals else { return None };
-    let ([ask], [crash]) = (&asks[..], &spec.faults.plan[..]) else { return None };
-    let dead = crash.action == Action::Crash(top) && crash.at < ask.at;
-    let probing = spec.setup.options.get("mode").is_none_or(|mode| mode == "probing");
-    // With nobody to tell, the last hop is missing.
-    if !dead || ask.node >= top || spec.setup.n() < 3 {
+    let first = asks.first()?;
+    let together = asks.iter().all(|ask| ask.at == first.at);
+    let dead = match &spec.faults.plan[..] {
+        [] => false,
+        [crash] => crash.action == Action::Crash(top) && crash.at < first.at,
+        _ => return None,
+    };
+    if !together || dead && asks.iter().any(|ask| ask.node == top) {
         return None;
     }
-    let row = row(info.id, if probing { "probing" } else { "known-dead" })?;
+    let calls = asks.len() as u64;
     let mut params = parameters(info, &spec.setup, None);
-    params.insert("a".to_owned(), whole(top.0 - ask.node.0));
-    params.insert("b".to_owned(), whole(top.0 - ask.node.0 - 1));
-    Some(Fit { row, params, about: About::Election })
+    let mut set = |name: &str, value: u64| params.insert(name.to_owned(), whole(value));
+    let scenario = match (info.id, dead, calls) {
+        // With nobody to tell, the last hop is missing.
+        ("election/bully", true, 1) if n >= 3 => {
+            let above = u64::from(top.0 - first.node.0);
+            set("a", above);
+            set("b", above - 1);
+            let probing = spec.setup.options.get("mode").is_none_or(|mode| mode == "probing");
+            if probing { "probing" } else { "known-dead" }
+        }
+        ("election/ring-list", ..) => {
+            set("L", u64::from(n - u32::from(dead)));
+            set("I", calls);
+            "I-initiators"
+        }
+        ("election/chang-roberts" | "election/by-attribute", false, 1) => {
+            let best = Ranks::new(&spec.setup.attributes).best(spec.setup.topology.nodes())?;
+            set("d", u64::from((best.0 + n - first.node.0) % n));
+            "single-initiator"
+        }
+        ("election/chang-roberts", false, calls) if calls == u64::from(n) => {
+            let attributes = &spec.setup.attributes;
+            match attributes.windows(2).all(|pair| pair[0] < pair[1]) {
+                true => "all-start-ascending",
+                false if attributes.windows(2).all(|pair| pair[0] > pair[1]) => {
+                    "all-start-descending"
+                }
+                false => return None,
+            }
+        }
+        ("election/wireless-tree", false, 1) => {
+            set("n", u64::from(n));
+            set("E", spec.setup.topology.links());
+            "connected-graph"
+        }
+        ("election/tree-mattern", false, calls) => {
+            set("n", u64::from(n));
+            set("k", calls);
+            "k-initiators"
+        }
+        _ => return None,
+    };
+    let id = if info.id == "election/by-attribute" { "election/chang-roberts" } else { info.id };
+    Some(Fit { row: row(id, scenario)?, params, about: About::Election })
 }
 
 /// Who has the token at first, or is the coordinator.

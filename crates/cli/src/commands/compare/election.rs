@@ -1,76 +1,189 @@
-//! Elections measured: the top node is dead, and one of the others calls for an election.
+//! Elections measured: who calls, what it costs, and which single crash they survive.
 
-use conclave_protocol::{Info, Mark, NodeId, Setup, Time};
-use conclave_sim::{Action, Arrivals, Ask, Costs, Event, RunSpec, Workload};
+use conclave_protocol::{Crashes, Info, Links, Mark, NodeId, Property, Setup, Time};
+use conclave_sim::{
+    Action, Arrivals, Ask, Costs, Event, JudgeLimits, Outcome, RunSpec, Superpeers, Tracing,
+    Workload, judge,
+};
 use serde::Serialize;
 
 use super::mutex::{Beside, in_units, topology};
 use crate::simulate;
-use crate::theory::formula::{Params, whole};
-use crate::theory::row;
+use crate::theory::fit::fit;
 use crate::theory::setups::at;
 
-/// An election called by one node.
+/// An algorithm among so many nodes.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Election {
     pub(super) nodes: u32,
-    /// Who calls.
-    pub(super) initiator: u32,
-    /// What it costs, unless the algorithm does not fit.
-    pub(super) messages: Beside,
-    /// From the call until the last has learnt the outcome, in units of `T`.
-    pub(super) turnaround: Beside,
-    pub(super) leader: Option<u32>,
+    /// Whether the best node has crashed before anybody calls: where the model has crashes.
+    pub(super) best_is_dead: bool,
+    /// What each call costs.
+    pub(super) calls: Vec<Call>,
+    /// How it takes crashes.
+    pub(super) crashes: Option<Crashed>,
+    /// Where several are elected on purpose: how good they are.
+    pub(super) superpeers: Option<Superpeers>,
     /// Why there is nothing to measure.
     pub(super) unfit: Option<String>,
 }
 
-/// Who calls: everybody in a small system; the lowest, the middle and the highest in a large one.
-pub(super) fn initiators(nodes: u32) -> Vec<u32> {
-    let live = nodes.saturating_sub(1);
-    if live <= 7 { (0..live).collect() } else { vec![0, live / 2, live - 1] }
+/// An election.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Call {
+    /// Who calls for it, at the same moment.
+    pub(super) initiators: Vec<u32>,
+    /// Acknowledgements and the like left out.
+    pub(super) messages: Beside,
+    /// From the call until the last has learnt the outcome, in units of `T`.
+    pub(super) turnaround: Beside,
+    pub(super) bytes: u64,
+    /// Acknowledgements and the like.
+    pub(super) upkeep: u64,
+    pub(super) leader: Option<u32>,
 }
 
-/// Measures the election that `initiator` calls for.
-pub(super) fn measure(info: &'static Info, nodes: u32, initiator: u32) -> Election {
-    let top = NodeId(nodes - 1);
-    let mut spec = RunSpec::new(info, Setup::new(topology(info, nodes)));
-    let call = Ask { node: NodeId(initiator), at: at(10), hold: None };
-    spec.workload = Workload { arrivals: Arrivals::Plan(vec![call]), ..Workload::idle() };
-    spec.faults = spec.faults.with(Time::ZERO, Action::Crash(top));
-    spec.until = at(1000 + 100 * nodes);
+/// What becomes of an election if one node crashes in the course of it.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Crashed {
+    /// Runs, each with a crash of another node or at another moment …
+    pub(super) runs: u32,
+    /// … of which in so many everybody who is left agrees on the best of them.
+    pub(super) survived: u32,
+    /// The first in which they do not: who crashes, when after the call in units of `T`, and what
+    /// is wrong then.
+    pub(super) first: Option<(u32, f64, String)>,
+}
+
+/// When the calls are made: after everything has been detected.
+const CALLED: u32 = 10;
+/// At most so many crashes are tried.
+const TRIED: u32 = 600;
+
+/// Who calls: everybody in a small system; the lowest, the middle and the highest in a large one.
+fn initiators(live: u32) -> Vec<Vec<u32>> {
+    let mut alone: Vec<u32> =
+        if live <= 12 { (0..live).collect() } else { vec![0, live / 2, live - 1] };
+    alone.dedup();
+    let mut calls: Vec<Vec<u32>> = alone.into_iter().map(|node| vec![node]).collect();
+    if live > 1 {
+        calls.push((0..live).collect());
+    }
+    calls
+}
+
+/// Measures an algorithm among `nodes` nodes.
+pub(super) fn measure(info: &'static Info, nodes: u32) -> Election {
+    let several = matches!(info.model.links, Links::Space | Links::Keys);
+    let best_is_dead = info.model.crashes > Crashes::None && nodes > 1 && !several;
     let mut election = Election {
         nodes,
-        initiator,
-        messages: Beside::default(),
-        turnaround: Beside::default(),
-        leader: None,
+        best_is_dead,
+        calls: Vec::new(),
+        crashes: None,
+        superpeers: None,
         unfit: None,
     };
-    let outcome = match simulate(&spec) {
-        Ok(outcome) => outcome,
-        Err(failure) => return Election { unfit: Some(failure.to_string()), ..election },
-    };
-    let costs = Costs::of(&outcome.trace);
-    let last = outcome.trace.records.iter().rev().find_map(|record| match record.event() {
+    let live = nodes - u32::from(best_is_dead);
+    let calls = if several { vec![Vec::new()] } else { initiators(live) };
+    for callers in calls {
+        let mut spec = call(info, nodes, &callers, best_is_dead);
+        spec.tracing = Tracing::Sizes;
+        let outcome = match simulate(&spec) {
+            Ok(outcome) => outcome,
+            Err(failure) => return Election { unfit: Some(failure.to_string()), ..election },
+        };
+        election.calls.push(Call::of(info, &spec, &outcome, callers));
+        if several {
+            election.superpeers = Some(Superpeers::of(&outcome.beliefs, &spec.setup.topology));
+        }
+    }
+    if !several {
+        election.crashes = crash(info, nodes, live, best_is_dead);
+    }
+    election
+}
+
+/// The run in which these nodes call.
+fn call(info: &'static Info, nodes: u32, callers: &[u32], best_is_dead: bool) -> RunSpec {
+    let mut spec = RunSpec::new(info, Setup::new(topology(info, nodes)));
+    let ask = |node: &u32| Ask { node: NodeId(*node), at: at(CALLED), hold: None };
+    let arrivals = Arrivals::Plan(callers.iter().map(ask).collect());
+    spec.workload = Workload { arrivals, ..Workload::idle() };
+    if best_is_dead {
+        spec.faults = spec.faults.with(Time::ZERO, Action::Crash(NodeId(nodes - 1)));
+    }
+    spec.until = at(1000 + 100 * nodes);
+    spec
+}
+
+impl Call {
+    fn of(info: &'static Info, spec: &RunSpec, outcome: &Outcome, initiators: Vec<u32>) -> Self {
+        let costs = Costs::of(&outcome.trace);
+        let learnt = last_learnt(outcome);
+        let theory = fit(info, spec);
+        let theory = |quantity| theory.as_ref()?.figure(quantity).map(|number| number.to_f64());
+        let measured = Some(counted(&costs) as f64);
+        let turnaround = learnt.map(|(learnt, _)| in_units(learnt - at(CALLED).min(learnt)));
+        Self {
+            initiators,
+            messages: Beside { measured, theory: theory("messages_total") },
+            turnaround: Beside { measured: turnaround, theory: theory("turnaround_hops") },
+            bytes: costs.bytes,
+            upkeep: costs.messages - counted(&costs),
+            leader: learnt.map(|(_, leader)| leader),
+        }
+    }
+}
+
+/// The messages that make up an election: all but those that belong to no request.
+fn counted(costs: &Costs) -> u64 {
+    // Where nobody asks, everything counts.
+    if costs.overhead == costs.messages { costs.messages } else { costs.messages - costs.overhead }
+}
+
+/// When the last node learnt who leads, and who that is.
+fn last_learnt(outcome: &Outcome) -> Option<(Time, u32)> {
+    outcome.trace.records.iter().rev().find_map(|record| match record.event() {
         Event::Notice(Mark::Follows { leader, .. }) => Some((record.at, leader.0)),
         _ => None,
-    });
-    let params: Params = [("N", nodes), ("a", top.0 - initiator), ("T", 1)]
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), whole(value)))
-        .collect();
-    let theory = |quantity| {
-        let figure = row(info.id, "probing")?.figure(quantity, &params)?;
-        figure.ok().map(|number| number.to_f64())
-    };
-    let measured = Some(costs.messages as f64);
-    election.messages = Beside { measured, theory: theory("messages_total") };
-    let measured = last.map(|(learnt, _)| in_units(learnt - at(10)));
-    // With nobody to tell, the last hop is missing.
-    let told = nodes > 2;
-    let theory = theory("turnaround_hops").filter(|_| told);
-    election.turnaround = Beside { measured, theory };
-    election.leader = last.map(|(_, leader)| leader);
-    election
+    })
+}
+
+/// Has the lowest node call, and every node crash at every moment in turn.
+fn crash(info: &'static Info, nodes: u32, live: u32, best_is_dead: bool) -> Option<Crashed> {
+    let spec = call(info, nodes, &[0], best_is_dead);
+    let (end, _) = last_learnt(&simulate(&spec).ok()?)?;
+    let moments = (in_units(end - at(CALLED).min(end)).ceil() as u32).max(1);
+    let points = u64::from(live) * u64::from(moments);
+    let step = points.div_ceil(u64::from(TRIED)).max(1);
+    let mut crashed = Crashed::default();
+    for point in (0..points).step_by(step as usize) {
+        let (node, moment) = ((point % u64::from(live)) as u32, (point / u64::from(live)) as u32);
+        let mut spec = spec.clone();
+        let when = at(CALLED) + spec.setup.delay * moment + spec.setup.delay / 2;
+        spec.faults = spec.faults.with(when, Action::Crash(NodeId(node)));
+        let outcome = simulate(&spec).ok()?;
+        crashed.runs += 1;
+        match broken(info, &spec, &outcome) {
+            None => crashed.survived += 1,
+            Some(why) if crashed.first.is_none() => {
+                crashed.first = Some((node, f64::from(moment) + 0.5, why));
+            }
+            Some(_) => {}
+        }
+    }
+    Some(crashed)
+}
+
+/// What is wrong when all is over, of what the algorithm is there for.
+fn broken(info: &'static Info, spec: &RunSpec, outcome: &Outcome) -> Option<String> {
+    let limits = JudgeLimits::of(info, spec, outcome);
+    let wanted = [Property::LeaderKnown, Property::OneLeader, Property::BestLeads];
+    let promised = wanted.into_iter().filter(|property| info.holds.contains(property));
+    promised.into_iter().find_map(|property| match judge(property, outcome, limits) {
+        conclave_sim::Verdict::Held => None,
+        conclave_sim::Verdict::Violated { why, .. } => Some(format!("{property}: {why}")),
+        conclave_sim::Verdict::Open { .. } => Some(format!("{property}: it never comes to rest")),
+    })
 }

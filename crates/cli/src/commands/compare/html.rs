@@ -167,13 +167,16 @@ fn lines(
 /// The worst initiator is the lowest.
 fn elections(comparison: &Comparison) -> Vec<Plot> {
     let lines = comparison.algorithms.iter().enumerate().map(|(style, algorithm)| {
-        let worst = || algorithm.elections.iter().filter(|election| election.initiator == 0);
-        let nodes = |election: &super::Election| f64::from(election.nodes);
+        let calls = || {
+            let first =
+                |it: &super::Election| Some((f64::from(it.nodes), it.calls.first()?.messages));
+            algorithm.elections.iter().filter_map(first)
+        };
         Line {
             name: algorithm.name(),
             style,
-            measured: worst().filter_map(|e| Some((nodes(e), e.messages.measured?))).collect(),
-            theory: worst().filter_map(|e| Some((nodes(e), e.messages.theory?))).collect(),
+            measured: calls().filter_map(|(n, messages)| Some((n, messages.measured?))).collect(),
+            theory: calls().filter_map(|(n, messages)| Some((n, messages.theory?))).collect(),
         }
     });
     let title = "Messages of an election that the lowest node calls";
