@@ -1,0 +1,167 @@
+//! Elections among very many nodes: time, memory, and what an event costs as systems grow.
+//!
+//! Every run is a process of its own, so that its memory is its own. `cargo bench -p conclave-bench
+//! --bench large`; names after `--` pick runs.
+
+#![expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
+
+use std::process::Command;
+use std::time::Instant;
+
+use conclave_algorithms::election::{
+    self, chang_roberts, ring_list, superpeer_dht, superpeer_tokens, tree_mattern, wireless_tree,
+};
+use conclave_protocol::{Entry, NodeId, Property, Setup};
+use conclave_sim::{
+    Arrivals, Ask, JudgeLimits, Outcome, Rng, RunSpec, Superpeers, Tracing, Workload, judge, shape,
+};
+
+type Run = (&'static str, &'static str, u32, &'static [(&'static str, &'static str)]);
+
+/// The runs by name: a shape, how many nodes, and what is set.
+const RUNS: &[Run] = &[
+    ("chang-roberts", "ring", 100_000, &[]),
+    ("chang-roberts-all-call", "ring", 100_000, &[]),
+    ("ring-list", "complete", 100_000, &[]),
+    ("wireless-tree", "geometric", 100_000, &[]),
+    ("tree-mattern", "tree", 100_000, &[]),
+    ("superpeer-dht", "dht", 1_000_000, &[("prefix", "10")]),
+    ("superpeer-dht-groups-of-one", "dht", 1_000_000, &[("prefix", "20")]),
+    ("superpeer-tokens", "geometric", 10_000, &[("tokens", "100")]),
+    ("superpeer-tokens-corner", "geometric", 10_000, TOKENS_IN_A_CORNER),
+    ("superpeer-tokens-3d", "geometric3", 10_000, &[("tokens", "100")]),
+    // What an event costs, small and large.
+    ("chang-roberts-small", "ring", 1_000, &[]),
+    ("chang-roberts-huge", "ring", 1_000_000, &[]),
+];
+const TOKENS_IN_A_CORNER: &[(&str, &str)] =
+    &[("tokens", "100"), ("start", "corner"), ("periods", "800")];
+
+fn main() {
+    let mut args = std::env::args().skip(1).filter(|arg| arg != "--bench");
+    let first = args.next();
+    if first.as_deref() == Some("--one") {
+        let name = args.next().expect("which");
+        return one(&name);
+    }
+    let picked: Vec<String> = first.into_iter().chain(args).collect();
+    let program = std::env::current_exe().expect("it has a path");
+    let begun = Instant::now();
+    let mut cost = Vec::new();
+    for (name, ..) in RUNS {
+        if !picked.is_empty() && !picked.iter().any(|it| name.contains(it.as_str())) {
+            continue;
+        }
+        let output = Command::new(&program).args(["--one", name]).output().expect("it runs");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
+        print!("{text}");
+        let nanos = text.split_whitespace().skip_while(|it| *it != "event:").nth(1);
+        cost.extend(nanos.and_then(|it| it.parse::<f64>().ok()).map(|nanos| (*name, nanos)));
+    }
+    println!("all of it: {:.0} s", begun.elapsed().as_secs_f64());
+    let of = |wanted| cost.iter().find(|(name, _)| *name == wanted).map(|(_, nanos)| *nanos);
+    if let (Some(small), Some(huge)) = (of("chang-roberts-small"), of("chang-roberts-huge")) {
+        println!(
+            "an event among 1,000 nodes {small:.1} ns, among 1,000,000 {huge:.1} ns: ratio {:.2} (at most 3)",
+            huge / small
+        );
+    }
+}
+
+fn one(name: &str) {
+    let run = RUNS.iter().find(|(it, ..)| *it == name);
+    let &(_, shape_name, n, options) = run.expect("there is such a run");
+    let drawn = Instant::now();
+    let mut setup = Setup::new(shape(shape_name, n, 1).expect("there is such a shape"));
+    for (option, value) in options {
+        setup = setup.with(option, value);
+    }
+    println!("{name}: {n} nodes, {shape_name}, drawn in {:.1} s", drawn.elapsed().as_secs_f64());
+    let id =
+        name.trim_end_matches("-all-call").trim_end_matches("-small").trim_end_matches("-huge");
+    match id {
+        "chang-roberts" => {
+            // Ids in random order round the ring.
+            setup.attributes = shuffled(n);
+            election(&chang_roberts::PLAIN, setup, name.ends_with("all-call"));
+        }
+        "ring-list" => election(&ring_list::PLAIN, setup, false),
+        "wireless-tree" => election(&wireless_tree::PLAIN, setup, false),
+        "tree-mattern" => election(&tree_mattern::PLAIN, setup, false),
+        id if id.starts_with("superpeer-dht") => superpeers(&superpeer_dht::PLAIN, setup),
+        _ => superpeers(&superpeer_tokens::PLAIN, setup),
+    }
+}
+
+fn shuffled(n: u32) -> Vec<u64> {
+    let mut rng = Rng::new(9);
+    let mut numbers: Vec<u64> = (1..=u64::from(n)).collect();
+    for last in (1..numbers.len()).rev() {
+        numbers.swap(last, rng.below(last as u64 + 1) as usize);
+    }
+    numbers
+}
+
+fn election<P: election::Algorithm>(entry: &Entry<P>, setup: Setup, all: bool) {
+    let n = setup.n();
+    let links = if setup.topology.is_complete() { None } else { Some(setup.topology.links()) };
+    let mut spec = RunSpec::new(&entry.info, setup);
+    let callers = if all { 0..n } else { 0..1 };
+    let call = |node| Ask { node: NodeId(node), at: conclave_protocol::Time::ZERO, hold: None };
+    let arrivals = Arrivals::Plan(callers.map(call).collect());
+    spec.workload = Workload { arrivals, ..Workload::idle() };
+    let outcome = run(entry, &mut spec);
+    for property in [Property::OneLeader, Property::LeaderKnown, Property::BestLeads] {
+        assert!(judge(property, &outcome, JudgeLimits::default()).held(), "{property}");
+    }
+    let counts = outcome.trace.labels.iter().zip(&outcome.trace.counts);
+    let counts: Vec<String> = counts.map(|(name, count)| format!("{name} {count}")).collect();
+    let links = links.map_or_else(String::new, |links| format!(" over {links} links"));
+    println!("  one leader, the best, known to all; {}{links}", counts.join(", "));
+    if entry.info.id == "election/wireless-tree" {
+        let theory = 4 * spec.setup.topology.links() + 1 - u64::from(n);
+        println!("  4E − n + 1 = {theory}, sent {}", outcome.stats.sent);
+        assert_eq!(outcome.stats.sent, theory);
+    }
+}
+
+fn superpeers<P: election::Algorithm>(entry: &Entry<P>, setup: Setup) {
+    let n = f64::from(setup.n());
+    let wanted = match setup.option::<u32>("prefix", 0).expect("a number") {
+        0 => f64::from(setup.option::<u32>("tokens", 0).expect("a number")),
+        prefix => {
+            let groups = f64::from(prefix).exp2();
+            groups * (1.0 - (1.0 - 1.0 / groups).powf(n))
+        }
+    };
+    let mut spec = RunSpec::new(&entry.info, setup);
+    let outcome = run(entry, &mut spec);
+    let found = Superpeers::of(&outcome.beliefs, &spec.setup.topology);
+    println!("  {} messages a node; not served: {}", outcome.stats.sent as f64 / n, found.unserved);
+    for (well, text) in found.judged(wanted) {
+        println!("  {} {text}", if well { "✓" } else { "✗" });
+    }
+}
+
+fn run<P: election::Algorithm>(entry: &Entry<P>, spec: &mut RunSpec) -> Outcome {
+    spec.tracing = Tracing::Counts;
+    let begun = Instant::now();
+    let outcome = conclave_sim::run::<P, election::Client>(entry, spec).expect("it makes sense");
+    let took = begun.elapsed();
+    let events = outcome.stats.events;
+    println!(
+        "  {:.1} s, {events} events, an event: {:.1} ns, memory at most {} MiB, {} pending at most",
+        took.as_secs_f64(),
+        took.as_nanos() as f64 / events as f64,
+        peak_memory_mib(),
+        outcome.stats.pending
+    );
+    outcome
+}
+
+fn peak_memory_mib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap_or("");
+    line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) / 1024
+}
