@@ -89,7 +89,7 @@ impl Node {
     /// Starts a node with what is in its directory. Every session gets its full time-to-live.
     pub async fn open(options: Options) -> Result<Self, NodeError> {
         let Options { directory, config, snapshot_every } = options;
-        let lock = claim(&directory)?;
+        let lock = claim(&directory).await?;
         let (events, _) = broadcast::channel(1024);
         let state = State::open(&directory, config, events.clone());
         let state =
@@ -201,14 +201,22 @@ fn stopped(error: impl std::fmt::Display) -> NodeError {
     NodeError::Stopped(error.to_string())
 }
 
+/// How often, and how long after each time, a directory in use is tried again: whoever has it may be
+/// about to end.
+const TRIES: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// Makes the directory this process's own.
-fn claim(directory: &Path) -> Result<File, NodeError> {
+async fn claim(directory: &Path) -> Result<File, NodeError> {
     let bad = |error| NodeError::Directory { path: directory.to_owned(), error };
     fs::create_dir_all(directory).map_err(bad)?;
     let lock = File::create(directory.join("lock")).map_err(bad)?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(TryLockError::WouldBlock) => Err(NodeError::InUse(directory.to_owned())),
-        Err(TryLockError::Error(error)) => Err(bad(error)),
+    for _ in 0..TRIES {
+        match lock.try_lock() {
+            Ok(()) => return Ok(lock),
+            Err(TryLockError::WouldBlock) => tokio::time::sleep(PAUSE).await,
+            Err(TryLockError::Error(error)) => return Err(bad(error)),
+        }
     }
+    Err(NodeError::InUse(directory.to_owned()))
 }
