@@ -1,0 +1,38 @@
+//! The language of the service: the messages and methods of `conclave.v1`, as gRPC and as JSON.
+//!
+//! `proto/conclave/v1.proto` says what there is; [`v1`] is made from it, and committed, so that no build
+//! needs a compiler for it. The same messages are the bodies of the HTTP interface: fields that are missing
+//! have their defaults, fields that do not exist are refused, and modes and causes have their names.
+
+#[allow(missing_docs, unreachable_pub, clippy::all, reason = "it is made by a program")]
+#[rustfmt::skip]
+pub mod v1;
+
+mod json;
+
+pub(crate) use json::{cause, mode, text};
+
+/// The .proto file, compiled, for whoever asks the server what it can do.
+pub const DESCRIPTORS: &[u8] = include_bytes!("v1.bin");
+
+/// Where a node listens and a client looks for it unless told otherwise.
+pub const DEFAULT_ADDRESS: &str = "127.0.0.1:7411";
+
+/// The longest message, in bytes.
+pub const LONGEST_MESSAGE: usize = 1 << 20;
+
+/// Codes of failures that do not come from the lock manager, which has its own.
+pub mod codes {
+    /// The node cannot do anything now; it may later. Asking again is safe.
+    pub const UNAVAILABLE: &str = "unavailable";
+    /// The question makes no sense.
+    pub const BAD_REQUEST: &str = "bad-request";
+    /// Nobody is known by such a token.
+    pub const UNAUTHENTICATED: &str = "unauthenticated";
+    /// Whoever asks has no right to that.
+    pub const FORBIDDEN: &str = "forbidden";
+    /// Too much is asked at once.
+    pub const TOO_MANY: &str = "too-many";
+    /// There is no such session, or its key is another.
+    pub const UNKNOWN_SESSION: &str = "unknown-session";
+}
