@@ -166,7 +166,8 @@ impl Server {
 
     fn open(&mut self) -> SessionId {
         let ttl = Duration::from_secs(10);
-        let open = Open { name: "worker-0000".into(), host: "host-0000".into(), ttl, priority: 0 };
+        let open =
+            Open { name: "worker-0000".into(), host: "host-0000".into(), ttl, priority: 0, key: 0 };
         match self.apply(Command::Open(open)) {
             Ok(Reply::Opened { session }) => session,
             other => panic!("{other:?}"),

@@ -8,8 +8,6 @@ macro_rules! by_name {
 
             use crate::v1::$type;
 
-            // Serde passes a reference to the field.
-            #[expect(clippy::trivially_copy_pass_by_ref)]
             pub(crate) fn serialize<S: Serializer>(number: &i32, to: S) -> Result<S::Ok, S::Error> {
                 $type::try_from(*number).unwrap_or_default().serialize(to)
             }

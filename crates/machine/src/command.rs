@@ -80,6 +80,9 @@ pub struct Open {
     /// How bad it is if its waits end because of a deadlock: the lowest loses, where the policy
     /// says so.
     pub priority: i32,
+    /// A number that whoever acts for the session has to know. The machine keeps it and does not ask
+    /// for it; numbers of sessions are easy to guess, and begin again where there is a new log.
+    pub key: u64,
 }
 
 /// What a session asks.

@@ -12,7 +12,7 @@
 //! let mut events = Vec::new();
 //! let mut open = |machine: &mut Machine, name: &str| {
 //!     let (name, host, ttl) = (name.into(), "host".into(), Duration::from_secs(10));
-//!     let open = Command::Open(Open { name, host, ttl, priority: 0 });
+//!     let open = Command::Open(Open { name, host, ttl, priority: 0, key: 0 });
 //!     match machine.apply(Time::ZERO, open, &mut Vec::new()) {
 //!         Ok(Reply::Opened { session }) => session,
 //!         other => panic!("{other:?}"),

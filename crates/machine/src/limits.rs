@@ -1,4 +1,5 @@
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -27,6 +28,43 @@ pub enum Policy {
     /// ones in its way: their waits end, and until they have released all they hold they are
     /// refused whatever cannot be granted at once. What is held is not taken from anybody.
     WoundWait,
+}
+
+impl Policy {
+    /// All there are.
+    pub const ALL: [Self; 6] = [
+        Self::Detect(Victim::Youngest),
+        Self::Detect(Victim::FewestLocks),
+        Self::Detect(Victim::LowestPriority),
+        Self::WaitDie,
+        Self::WoundWait,
+        Self::None,
+    ];
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "none",
+            Self::Detect(Victim::Youngest) => "detect",
+            Self::Detect(Victim::FewestLocks) => "detect-fewest-locks",
+            Self::Detect(Victim::LowestPriority) => "detect-lowest-priority",
+            Self::WaitDie => "wait-die",
+            Self::WoundWait => "wound-wait",
+        })
+    }
+}
+
+impl FromStr for Policy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut all = Self::ALL.into_iter();
+        all.find(|policy| policy.to_string() == text).ok_or_else(|| {
+            let all: Vec<String> = Self::ALL.iter().map(ToString::to_string).collect();
+            format!("there is no policy {text:?}; there are {}", all.join(", "))
+        })
+    }
 }
 
 impl Default for Policy {

@@ -184,7 +184,7 @@ impl Machine {
     }
 
     fn open(&mut self, open: Open) -> Result<Reply, Error> {
-        let Open { name, host, ttl, priority } = open;
+        let Open { name, host, ttl, priority, key } = open;
         self.check_label(&name)?;
         self.check_label(&host)?;
         let limits = &self.config.limits;
@@ -201,6 +201,7 @@ impl Machine {
             host,
             ttl,
             priority,
+            key,
             opened: self.now,
             deadline,
             holds: Vec::new(),

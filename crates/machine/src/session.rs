@@ -14,6 +14,7 @@ pub(crate) struct Session {
     pub(crate) host: Name,
     pub(crate) ttl: Duration,
     pub(crate) priority: i32,
+    pub(crate) key: u64,
     pub(crate) opened: Time,
     /// When it ends, by the clock of leases.
     pub(crate) deadline: Time,

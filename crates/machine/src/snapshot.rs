@@ -48,6 +48,7 @@ struct SessionRecord {
     host: Name,
     ttl: Duration,
     priority: i32,
+    key: u64,
     opened: Time,
     deadline: Time,
     replies: Replies,
@@ -112,6 +113,7 @@ impl Machine {
             host: session.host.clone(),
             ttl: session.ttl,
             priority: session.priority,
+            key: session.key,
             opened: session.opened,
             deadline: session.deadline,
             replies: session.replies.clone(),
@@ -256,12 +258,13 @@ impl Machine {
 
 impl SessionRecord {
     fn restore(self) -> Session {
-        let Self { name, host, ttl, priority, opened, deadline, replies, .. } = self;
+        let Self { name, host, ttl, priority, key, opened, deadline, replies, .. } = self;
         Session {
             name,
             host,
             ttl,
             priority,
+            key,
             opened,
             deadline,
             holds: Vec::new(),

@@ -247,6 +247,16 @@ impl Machine {
         self.forced.iter().rev()
     }
 
+    /// The names that people know somebody by, if its session lives.
+    pub fn who(&self, agent: Agent) -> Option<Who> {
+        self.sessions.contains_key(&agent.session).then(|| self.known_as(agent))
+    }
+
+    /// The key of a session, if it lives.
+    pub fn key(&self, id: SessionId) -> Option<u64> {
+        self.sessions.get(&id).map(|session| session.key)
+    }
+
     /// How many there are: sessions, locks, holds, waiting requests, elections.
     pub fn counts(&self) -> Counts {
         Counts {
@@ -280,7 +290,7 @@ impl Machine {
     fn view_lock(&self, lock: &Lock) -> LockView {
         let holders = lock.holders.iter().map(|hold| {
             let Hold { agent, mode, depth, token, since, .. } = self.holds[hold];
-            HolderView { who: self.who(agent), mode, depth, token, since }
+            HolderView { who: self.known_as(agent), mode, depth, token, since }
         });
         let waiters = lock.waiting().map(|place| {
             let wait = &self.waits[&place.arrival];
@@ -305,7 +315,7 @@ impl Machine {
         };
         let locks = wait.goal.parts().iter().map(|part| self.locks[part.lock].name.clone());
         WaiterView {
-            who: self.who(wait.agent),
+            who: self.known_as(wait.agent),
             request: wait.request,
             wants,
             since: wait.since,
@@ -342,7 +352,7 @@ impl Machine {
         let leader = election.leader.as_ref();
         let who = leader.map(|leader| {
             let agent = Agent { session: leader.session, owner: crate::Owner(0) };
-            (self.who(agent), leader.since)
+            (self.known_as(agent), leader.since)
         });
         let candidates = election.candidates.iter();
         let candidates =
@@ -359,7 +369,7 @@ impl Machine {
         }
     }
 
-    fn who(&self, agent: Agent) -> Who {
+    fn known_as(&self, agent: Agent) -> Who {
         let session = &self.sessions[&agent.session];
         Who { agent, name: session.name.clone(), host: session.host.clone() }
     }

@@ -136,7 +136,7 @@ impl Protocol for Node {
         let mut machine = Machine::new(Config::default());
         for _ in ctx.peers() {
             let (name, host, ttl) = ("client".into(), "host".into(), Duration::from_secs(10));
-            let open = Command::Open(Open { name, host, ttl, priority: 0 });
+            let open = Command::Open(Open { name, host, ttl, priority: 0, key: 0 });
             machine.apply(Time::ZERO, open, &mut Vec::new()).expect("there is room");
         }
         let bytes = write(&machine);

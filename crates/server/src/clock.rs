@@ -6,8 +6,8 @@ use conclave_machine::Time;
 /// The time that is written to the log.
 ///
 /// It goes on from what the log says, by a clock that is never set. It is read often, so that a long while
-/// between two readings means that the process was stopped, or its machine; of that only [`LONGEST`]
-/// counts. A server that was stalled thus ends no lease for that.
+/// between two readings means that the process was stopped, or its machine; then nobody could have renewed
+/// anything, and next to nothing of it counts. A server that was stalled thus ends no lease for that.
 pub(crate) struct Clock(Mutex<Reading>);
 
 struct Reading {
@@ -15,8 +15,10 @@ struct Reading {
     time: Time,
 }
 
-/// What counts at most from one reading to the next.
-const LONGEST: Duration = Duration::from_secs(1);
+/// A longer while between two readings is a stall.
+const STALL: Duration = Duration::from_millis(250);
+/// What counts of a stall.
+const OF_STALL: Duration = Duration::from_millis(20);
 
 impl Clock {
     /// A clock that goes on from this time.
@@ -28,9 +30,20 @@ impl Clock {
         self.read_at(real())
     }
 
+    /// The time as a number that is never given out twice: if need be, a moment later.
+    pub(crate) fn next(&self) -> u64 {
+        let now = self.now();
+        let mut last = self.0.lock().expect("nobody panics while reading the clock");
+        last.time = last.time.max(now) + Duration::from_nanos(1);
+        last.time.as_nanos()
+    }
+
     fn read_at(&self, real: Instant) -> Time {
         let mut last = self.0.lock().expect("nobody panics while reading the clock");
-        let passed = real.saturating_duration_since(last.real).min(LONGEST);
+        let mut passed = real.saturating_duration_since(last.real);
+        if passed > STALL {
+            passed = OF_STALL;
+        }
         *last = Reading { real: real.max(last.real), time: last.time + passed };
         last.time
     }
@@ -52,8 +65,8 @@ mod tests {
         let read = |after| clock.read_at(begun + Duration::from_millis(after));
         let first = read(100);
         assert_eq!(read(300).since(first), Duration::from_millis(200));
-        assert_eq!(read(60_300).since(first), Duration::from_millis(1_200));
+        assert_eq!(read(60_300).since(first), Duration::from_millis(220));
         assert_eq!(read(50), read(60_300), "an earlier reading changes nothing");
-        assert_eq!(read(60_400).since(first), Duration::from_millis(1_300));
+        assert_eq!(read(60_400).since(first), Duration::from_millis(320));
     }
 }

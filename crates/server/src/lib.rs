@@ -4,48 +4,72 @@
 //! on disk on a majority of the members; the answer is given only then. One member is a cluster of one:
 //! the same code, with nobody to wait for.
 //!
+//! [`Server`] lets clients in.
+//!
 //! * `log` keeps the log in files, by way of the crate `raft-log`.
-//! * `state` carries out what is committed, and writes snapshots.
-//! * `clock` tells the time that commands get.
-//! * `node` starts it all.
+//! * `proposer` gathers commands into entries of the log.
+//! * `state` carries out what is committed, and writes snapshots; `hub` tells those concerned.
+//! * `clock` tells the time that commands get; `heart` lets it pass.
+//! * `node` starts all that.
+//! * `service` answers whatever clients may ask, `access` knows who may, `translate` stands between their
+//!   language and the machine's.
+//! * `talk` is one client's stream, `grpc` the methods, `serve` the listening socket.
 
+mod access;
 mod clock;
+mod grpc;
+mod heart;
+mod hub;
 mod log;
 mod network;
 mod node;
+mod proposer;
+mod serve;
+mod service;
 mod state;
+mod talk;
+mod translate;
 
-use conclave_machine::{Command, Error, Reply, Time};
+use conclave_machine::{Command, Time};
 use serde::{Deserialize, Serialize};
 
 pub use node::{Node, NodeError, Options};
+pub use serve::{ServeError, ServeOptions, Server};
+pub use service::Bounds;
 
 openraft::declare_raft_types!(
     /// What the log is made of.
     pub(crate) Types:
-        D = Stamped,
-        R = Answer,
+        D = Batch,
+        R = Carried,
 );
 
-/// A command, and the time at which it was written.
+/// Commands that were written together, and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Stamped {
+pub(crate) struct Batch {
+    /// By which whoever wrote it knows it again.
+    number: u64,
     at: Time,
-    command: Command,
+    commands: Vec<Command>,
 }
 
-impl std::fmt::Display for Stamped {
+impl std::fmt::Display for Batch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?} at {:?}", self.command, self.at)
+        write!(f, "{} commands at {:?}", self.commands.len(), self.at)
     }
 }
 
-/// What the machine answered; nothing to entries that are no commands.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Answer(Option<Result<Reply, Error>>);
+/// An entry was carried out. What came of it was told while that was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Carried;
 
-impl std::fmt::Display for Answer {
+impl std::fmt::Display for Carried {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}", self.0)
+        f.write_str("carried out")
     }
+}
+
+/// A number that nobody can guess.
+pub(crate) fn chance() -> u64 {
+    getrandom::u64().expect("the system has random numbers")
 }

@@ -5,17 +5,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use conclave_machine::{Command, Config, Event, Machine, Reply};
+use conclave_machine::{Call, Command, Config, Error, Machine, Reply, Time};
 use openraft::{BasicNode, Raft};
-use thiserror::Error;
-use tokio::sync::broadcast;
-use tokio::task::AbortHandle;
+use tokio::sync::oneshot;
 
+use crate::Types;
 use crate::clock::Clock;
+use crate::heart::{Beat, Health, Heart, Renewals};
+use crate::hub::{Hub, Renewal, Target, refuse};
 use crate::log::Log;
 use crate::network::Alone;
+use crate::proposer::Proposer;
 use crate::state::State;
-use crate::{Stamped, Types};
+use crate::translate::Eye;
 
 /// The only member of a cluster of one.
 const ID: u64 = 1;
@@ -42,16 +44,20 @@ impl Options {
 pub struct Node {
     raft: Raft<Types, State>,
     state: State,
-    events: broadcast::Sender<Arc<[Event]>>,
+    proposer: Proposer,
+    renewals: Arc<Renewals>,
+    health: Arc<Health>,
     clock: Arc<Clock>,
     log: Log,
-    ticks: Ticks,
+    beat: Beat,
+    /// When it was started, by its clock.
+    begun: Time,
     /// Held for as long as the node is up.
     _lock: File,
 }
 
 /// Why a node cannot start or go on.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 pub enum NodeError {
     /// Another process uses the directory.
     #[error("{0} is in use by another node; stop that one, or use another directory")]
@@ -90,8 +96,7 @@ impl Node {
     pub async fn open(options: Options) -> Result<Self, NodeError> {
         let Options { directory, config, snapshot_every } = options;
         let lock = claim(&directory).await?;
-        let (events, _) = broadcast::channel(1024);
-        let state = State::open(&directory, config, events.clone());
+        let state = State::open(&directory, config);
         let state =
             state.map_err(|error| NodeError::Snapshot { path: directory.clone(), error })?;
         let path = directory.join("log");
@@ -120,26 +125,72 @@ impl Node {
         let linear = raft.ensure_linearizable(openraft::ReadPolicy::ReadIndex).await;
         linear.map_err(stopped)?;
         let clock = Arc::new(Clock::from(state.look(Machine::now)));
-        let ticks = tokio::spawn(tick(raft.clone(), state.clone(), clock.clone()));
-        let ticks = Ticks(ticks.abort_handle());
-        let node = Self { raft, state, events, clock, log, ticks, _lock: lock };
+        let proposer = Proposer::new(raft.clone(), state.clone(), clock.clone());
+        let renewals = Arc::new(Renewals::default());
+        let health = Arc::new(Health::new(directory));
+        let beat = Heart {
+            state: state.clone(),
+            clock: clock.clone(),
+            proposer: proposer.clone(),
+            renewals: renewals.clone(),
+            health: health.clone(),
+        };
+        let beat = Beat(tokio::spawn(beat.beat()).abort_handle());
+        let begun = clock.now();
+        let node =
+            Self { raft, state, proposer, renewals, health, clock, log, beat, begun, _lock: lock };
         node.propose(Command::RenewAll).await?.expect("leases can always be renewed");
         Ok(node)
     }
 
     /// Has a command written and carried out. The answer means that it is on disk.
-    pub async fn propose(
-        &self,
-        command: Command,
-    ) -> Result<Result<Reply, conclave_machine::Error>, NodeError> {
-        let at = self.clock.now();
-        let written = self.raft.client_write(Stamped { at, command }).await.map_err(stopped)?;
-        Ok(written.data.0.expect("a command has an answer"))
+    pub async fn propose(&self, command: Command) -> Result<Result<Reply, Error>, NodeError> {
+        let (task, told) = oneshot::channel();
+        self.submit(command, Target::Task(task));
+        told.await.map_err(stopped)?.map_err(NodeError::Stopped)
     }
 
-    /// What happens from now on, command by command.
-    pub fn events(&self) -> broadcast::Receiver<Arc<[Event]>> {
-        self.events.subscribe()
+    /// Has a command written and carried out, and its target told what came of it. While the disk is
+    /// nearly full, only what helps is done: to give something back, and to keep what one has.
+    pub(crate) fn submit(&self, command: Command, target: Target) {
+        if takes(&command)
+            && let Some(trouble) = self.trouble()
+        {
+            refuse(target, &trouble);
+        } else {
+            self.proposer.submit(command, target);
+        }
+    }
+
+    /// Lets sessions live on: with all others for which that is asked at about the same time.
+    pub(crate) fn keep_alive(&self, renewal: Renewal) {
+        self.renewals.add(renewal);
+    }
+
+    /// For how long it has been up.
+    pub(crate) fn up(&self) -> Duration {
+        self.clock.now().since(self.begun)
+    }
+
+    /// Why nothing is granted at present, if nothing is.
+    pub fn trouble(&self) -> Option<String> {
+        self.health.trouble()
+    }
+
+    /// Changes who is told what, with a look at the machine.
+    pub(crate) fn with_both<T>(&self, work: impl FnOnce(&mut Hub, &Machine) -> T) -> T {
+        self.state.with_both(work)
+    }
+
+    /// Looks at the machine, and at the time.
+    pub(crate) fn see<T>(&self, see: impl FnOnce(Eye<'_>) -> T) -> T {
+        let now = self.clock.now();
+        self.state.look(|machine| see(Eye { machine, now: now.max(machine.now()) }))
+    }
+
+    /// A number greater than all that were given out before, in this life and in those before it.
+    pub(crate) fn next_number(&self) -> u64 {
+        self.clock.next()
     }
 
     /// Looks at the machine as it is.
@@ -154,8 +205,8 @@ impl Node {
 
     /// Stops. What was acknowledged is on disk in any case.
     pub async fn stop(self) -> Result<(), NodeError> {
-        let Self { raft, ticks, mut log, _lock, .. } = self;
-        drop(ticks);
+        let Self { raft, beat, mut log, _lock, state, proposer, .. } = self;
+        drop((beat, state, proposer));
         raft.shutdown().await.map_err(stopped)?;
         drop(raft);
         // Its tasks let go of the files one after the other.
@@ -169,31 +220,14 @@ impl Node {
     }
 }
 
-/// The task that lets time pass; it ends with the node.
-struct Ticks(AbortHandle);
-
-impl Drop for Ticks {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// How often the clock is read, and what is due is looked for.
-const BEAT: Duration = Duration::from_millis(20);
-
-/// Has it written that time has passed, when something is due.
-async fn tick(raft: Raft<Types, State>, state: State, clock: Arc<Clock>) {
-    loop {
-        tokio::time::sleep(BEAT).await;
-        let at = clock.now();
-        if state.look(Machine::next_due).is_some_and(|due| due <= at) {
-            let tick = Stamped { at, command: Command::Tick };
-            if let Err(error) = raft.client_write(tick).await {
-                // Whoever asks next is told that the node has stopped.
-                drop(error);
-                return;
-            }
+/// Whether a command takes something, rather than to give it back or to keep it.
+fn takes(command: &Command) -> bool {
+    match command {
+        Command::Open(_) => true,
+        Command::Request { call, .. } => {
+            matches!(call, Call::Acquire(_) | Call::Upgrade { .. } | Call::Campaign(_))
         }
+        _ => false,
     }
 }
 

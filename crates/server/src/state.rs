@@ -6,21 +6,20 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use conclave_machine::{Config, Event, Machine, Snapshot};
+use conclave_machine::{Command, Config, Machine, Snapshot};
 use futures_util::{Stream, TryStreamExt};
 use openraft::alias::{LogIdOf, SnapshotMetaOf, SnapshotOf, StoredMembershipOf};
 use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder};
 use serde::{Deserialize, Serialize};
-use tokio::sync::broadcast;
 
-use crate::{Answer, Types};
+use crate::hub::Hub;
+use crate::{Batch, Carried, Types};
 
 /// The machine of a node. Clones are the same machine.
 #[derive(Clone)]
 pub(crate) struct State {
     inner: Arc<Mutex<Inner>>,
-    events: broadcast::Sender<Arc<[Event]>>,
     file: Arc<PathBuf>,
 }
 
@@ -28,6 +27,7 @@ struct Inner {
     machine: Machine,
     applied: Option<LogIdOf<Types>>,
     membership: StoredMembershipOf<Types>,
+    hub: Hub,
 }
 
 /// What a snapshot file contains.
@@ -42,11 +42,7 @@ const MAGIC: &[u8; 8] = b"conclav1";
 
 impl State {
     /// The machine of the last snapshot in a directory, or a new one.
-    pub(crate) fn open(
-        directory: &Path,
-        config: Config,
-        events: broadcast::Sender<Arc<[Event]>>,
-    ) -> io::Result<Self> {
+    pub(crate) fn open(directory: &Path, config: Config) -> io::Result<Self> {
         let file = directory.join("snapshot");
         let inner = match read(&file)? {
             Some(saved) => Inner::restore(&saved.meta, &saved.machine)?,
@@ -54,14 +50,26 @@ impl State {
                 machine: Machine::new(config),
                 applied: None,
                 membership: StoredMembershipOf::<Types>::default(),
+                hub: Hub::default(),
             },
         };
-        Ok(Self { inner: Arc::new(Mutex::new(inner)), events, file: Arc::new(file) })
+        Ok(Self { inner: Arc::new(Mutex::new(inner)), file: Arc::new(file) })
     }
 
     /// Looks at the machine as it is.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Machine) -> T) -> T {
         look(&self.lock().machine)
+    }
+
+    /// Changes who is told what.
+    pub(crate) fn with_hub<T>(&self, work: impl FnOnce(&mut Hub) -> T) -> T {
+        work(&mut self.lock().hub)
+    }
+
+    /// Changes who is told what, with a look at the machine in between two commands.
+    pub(crate) fn with_both<T>(&self, work: impl FnOnce(&mut Hub, &Machine) -> T) -> T {
+        let inner = &mut *self.lock();
+        work(&mut inner.hub, &inner.machine)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -76,7 +84,26 @@ impl Inner {
             machine: Machine::restore(snapshot).map_err(damaged)?,
             applied: meta.last_log_id,
             membership: meta.last_membership.clone(),
+            hub: Hub::default(),
         })
+    }
+
+    fn carry_out(&mut self, batch: Batch) {
+        let Self { machine, hub, .. } = self;
+        let mut targets = hub.expected(batch.number);
+        for command in batch.commands {
+            let asked = match command {
+                Command::Request { session, request, .. } => Some((session, request)),
+                _ => None,
+            };
+            let mut events = Vec::new();
+            let answer = machine.apply(batch.at, command, &mut events);
+            // Nobody waits while the log is read again after a restart.
+            if let Some(target) = targets.next() {
+                hub.answer(target, asked, answer, machine);
+            }
+            hub.announce(events, machine);
+        }
     }
 }
 
@@ -96,28 +123,19 @@ impl RaftStateMachine<Types> for State {
         S: Stream<Item = io::Result<EntryResponder<Types>>> + Unpin + OptionalSend,
     {
         while let Some((entry, responder)) = entries.try_next().await? {
-            let mut events = Vec::new();
-            let answer = {
-                let mut inner = self.lock();
-                inner.applied = Some(entry.log_id);
-                match entry.payload {
-                    EntryPayload::Blank => None,
-                    EntryPayload::Normal(stamped) => {
-                        Some(inner.machine.apply(stamped.at, stamped.command, &mut events))
-                    }
-                    EntryPayload::Membership(members) => {
-                        let membership = StoredMembershipOf::<Types>::new(inner.applied, members);
-                        inner.membership = membership;
-                        None
-                    }
+            let mut inner = self.lock();
+            inner.applied = Some(entry.log_id);
+            match entry.payload {
+                EntryPayload::Blank => {}
+                EntryPayload::Normal(batch) => inner.carry_out(batch),
+                EntryPayload::Membership(members) => {
+                    let membership = StoredMembershipOf::<Types>::new(inner.applied, members);
+                    inner.membership = membership;
                 }
-            };
-            if !events.is_empty() {
-                // Nobody may be listening, as while the log is read again after a restart.
-                drop(self.events.send(events.into()));
             }
+            drop(inner);
             if let Some(responder) = responder {
-                responder.send(Answer(answer));
+                responder.send(Carried);
             }
         }
         Ok(())
@@ -142,7 +160,9 @@ impl RaftStateMachine<Types> for State {
     ) -> io::Result<()> {
         let inner = Inner::restore(meta, &machine)?;
         write(&self.file, &Saved { meta: meta.clone(), machine })?;
-        *self.lock() = inner;
+        let mut present = self.lock();
+        let hub = std::mem::take(&mut present.hub);
+        *present = Inner { hub, ..inner };
         Ok(())
     }
 

@@ -288,6 +288,7 @@ fn open(dice: &mut Dice) -> Command {
         host: "h".into(),
         ttl: Duration::from_millis(if dice.one_in(20) { 5000 } else { 200 + dice.below(500) }),
         priority: i32::try_from(dice.below(3)).expect("small"),
+        key: dice.below(1000),
     })
 }
 

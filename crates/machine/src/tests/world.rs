@@ -45,7 +45,7 @@ impl World {
 
     pub(crate) fn try_open(&mut self, ttl: Duration, priority: i32) -> Result<Reply, Error> {
         let name = self.names.next().unwrap_or("more").into();
-        self.apply(Command::Open(Open { name, host: "here".into(), ttl, priority }))
+        self.apply(Command::Open(Open { name, host: "here".into(), ttl, priority, key: 0 }))
     }
 
     /// A session that lives for ten seconds.

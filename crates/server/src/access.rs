@@ -1,0 +1,90 @@
+//! Who may do what.
+
+use std::sync::Arc;
+
+use conclave_api::{codes, v1};
+
+use crate::translate::failed;
+
+/// What somebody may do to the names that begin in some way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Right {
+    /// Hold, wait and stand for election.
+    Lock,
+    /// See who does.
+    Observe,
+    /// Take it from them.
+    Admin,
+}
+
+/// Who is known to a node.
+#[derive(Debug)]
+pub(crate) enum Access {
+    /// Anybody who can reach it.
+    Anybody,
+}
+
+impl Access {
+    /// Who asks, by what it shows: the value of the `authorization` header.
+    pub(crate) fn caller(&self, _shown: Option<&[u8]>) -> Result<Caller, v1::Failed> {
+        match self {
+            Self::Anybody => Ok(Caller::anybody()),
+        }
+    }
+}
+
+/// Whoever asks, and what it may do.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller(Option<Arc<Rights>>);
+
+/// The rights of somebody who is known by a token.
+#[derive(Debug, Default)]
+pub(crate) struct Rights {
+    /// What it is called, for people.
+    pub(crate) name: String,
+    /// What the names that it may lock, observe or take begin with.
+    pub(crate) lock: Vec<String>,
+    pub(crate) observe: Vec<String>,
+    pub(crate) admin: Vec<String>,
+}
+
+impl Caller {
+    /// Somebody who may do everything: whoever can reach a node that asks for no token.
+    pub(crate) fn anybody() -> Self {
+        Self(None)
+    }
+
+    /// Whether it may do this to a name. Who may take a lock may also see it, and who may do either may
+    /// observe.
+    pub(crate) fn may(&self, right: Right, name: &str) -> Result<(), v1::Failed> {
+        let Some(rights) = &self.0 else { return Ok(()) };
+        let begins = |prefixes: &[String]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+        let may = match right {
+            Right::Lock => begins(&rights.lock),
+            Right::Observe => {
+                begins(&rights.observe) || begins(&rights.lock) || begins(&rights.admin)
+            }
+            Right::Admin => begins(&rights.admin),
+        };
+        if may {
+            return Ok(());
+        }
+        let what = match right {
+            Right::Lock => "lock",
+            Right::Observe => "observe",
+            Right::Admin => "administer",
+        };
+        let message = format!("{} has no right to {what} {name:?}", rights.name);
+        Err(failed(codes::FORBIDDEN, message))
+    }
+
+    /// Whether it may see a name.
+    pub(crate) fn sees(&self, name: &str) -> bool {
+        self.may(Right::Observe, name).is_ok()
+    }
+
+    /// Whether it may do this to all names there are.
+    pub(crate) fn may_all(&self, right: Right) -> Result<(), v1::Failed> {
+        self.may(right, "")
+    }
+}

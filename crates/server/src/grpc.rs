@@ -1,0 +1,152 @@
+//! `conclave.v1` over gRPC.
+
+use std::future::ready;
+use std::sync::Arc;
+
+use conclave_api::v1::conclave_server::Conclave;
+use conclave_api::{codes, v1};
+use conclave_machine::Name;
+use futures_util::stream::{BoxStream, Stream, StreamExt};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Code, Request, Response, Status, Streaming};
+use v1::tell::What as Told;
+
+use crate::access::{Caller, Right};
+use crate::service::{Kind, Service, kind_of};
+use crate::talk::Talk;
+use crate::translate::Eye;
+
+/// The gRPC service of a node.
+pub(crate) struct Grpc(pub(crate) Arc<Service>);
+
+type Answer<T> = Result<Response<T>, Status>;
+
+#[tonic::async_trait]
+impl Conclave for Grpc {
+    type TalkStream = ReceiverStream<Result<v1::Tell, Status>>;
+
+    async fn talk(&self, request: Request<Streaming<v1::Ask>>) -> Answer<Self::TalkStream> {
+        let caller = self.caller(&request)?;
+        let (to, told, presence) = self.0.enter();
+        let talk = Talk { service: self.0.clone(), caller, to, presence };
+        tokio::spawn(talk.listen(request.into_inner()));
+        Ok(Response::new(ReceiverStream::new(told)))
+    }
+
+    async fn call(&self, request: Request<v1::Ask>) -> Answer<v1::Tell> {
+        let caller = self.caller(&request)?;
+        let ask = request.into_inner();
+        let (session, id) = (ask.session, ask.id);
+        let what = self.0.call(&caller, ask).await.map_err(status)?;
+        Ok(Response::new(v1::Tell { session, id, what: Some(what) }))
+    }
+
+    type ObserveStream = BoxStream<'static, Result<v1::Leader, Status>>;
+
+    async fn observe(&self, request: Request<v1::ObserveElection>) -> Answer<Self::ObserveStream> {
+        let caller = self.caller(&request)?;
+        let election = request.into_inner().election;
+        caller.may(Right::Observe, &election).map_err(status)?;
+        Ok(Response::new(observation(&self.0, &election.into()).map(Ok).boxed()))
+    }
+
+    async fn locks(&self, request: Request<v1::ListLocks>) -> Answer<v1::LockList> {
+        let caller = self.caller(&request)?;
+        Ok(Response::new(self.0.locks(&caller, request.get_ref())))
+    }
+
+    async fn sessions(&self, request: Request<v1::ListSessions>) -> Answer<v1::SessionList> {
+        let caller = self.caller(&request)?;
+        respond(self.0.sessions(&caller, request.get_ref()))
+    }
+
+    async fn elections(&self, request: Request<v1::ListElections>) -> Answer<v1::ElectionList> {
+        let caller = self.caller(&request)?;
+        Ok(Response::new(self.0.elections(&caller, request.get_ref())))
+    }
+
+    async fn why(&self, request: Request<v1::Named>) -> Answer<v1::Reasons> {
+        let caller = self.caller(&request)?;
+        respond(self.0.why(&caller, request.get_ref()))
+    }
+
+    async fn graph(&self, request: Request<v1::ShowGraph>) -> Answer<v1::WaitGraph> {
+        let caller = self.caller(&request)?;
+        respond(self.0.graph(&caller))
+    }
+
+    async fn force_release(&self, request: Request<v1::TakeLock>) -> Answer<v1::Done> {
+        let caller = self.caller(&request)?;
+        respond(self.0.force_release(&caller, request.into_inner()).await)
+    }
+
+    async fn expel(&self, request: Request<v1::EndSession>) -> Answer<v1::Done> {
+        let caller = self.caller(&request)?;
+        respond(self.0.expel(&caller, request.into_inner()).await)
+    }
+
+    async fn depose(&self, request: Request<v1::EndLeadership>) -> Answer<v1::Done> {
+        let caller = self.caller(&request)?;
+        respond(self.0.depose(&caller, request.into_inner()).await)
+    }
+
+    async fn status(&self, request: Request<v1::ShowStatus>) -> Answer<v1::NodeStatus> {
+        self.caller(&request)?;
+        Ok(Response::new(self.0.status()))
+    }
+}
+
+impl Grpc {
+    /// Who asks.
+    fn caller<T>(&self, request: &Request<T>) -> Result<Caller, Status> {
+        let shown = request.metadata().get("authorization").map(|value| value.as_bytes());
+        self.0.access.caller(shown).map_err(status)
+    }
+}
+
+fn respond<T>(answer: Result<T, v1::Failed>) -> Answer<T> {
+    answer.map(Response::new).map_err(status)
+}
+
+/// A failure as gRPC has it; the code that programs go by is in the metadata.
+fn status(failed: v1::Failed) -> Status {
+    let code = match kind_of(&failed.code) {
+        Kind::Bad => Code::InvalidArgument,
+        Kind::Unauthenticated => Code::Unauthenticated,
+        Kind::Forbidden => Code::PermissionDenied,
+        Kind::NotFound => Code::NotFound,
+        Kind::Conflict => Code::AlreadyExists,
+        Kind::Precondition => Code::FailedPrecondition,
+        Kind::TimedOut => Code::DeadlineExceeded,
+        Kind::Aborted => Code::Aborted,
+        Kind::Cancelled => Code::Cancelled,
+        Kind::TooMany => Code::ResourceExhausted,
+        Kind::Unavailable => Code::Unavailable,
+    };
+    let mut status = Status::new(code, failed.message);
+    let code = failed.code.parse().unwrap_or_else(|_| codes::BAD_REQUEST.parse().expect("ASCII"));
+    status.metadata_mut().insert("conclave-code", code);
+    status
+}
+
+/// Who leads an election, now and later.
+pub(crate) fn observation(
+    service: &Arc<Service>,
+    election: &Name,
+) -> impl Stream<Item = v1::Leader> + Send + 'static + use<> {
+    let (to, told, presence) = service.enter();
+    service.node.with_both(|hub, machine| {
+        hub.observe(election, &to);
+        let eye = Eye { machine, now: machine.now() };
+        to.tell(0, 0, Told::Leader(eye.leader(election)));
+    });
+    let told = ReceiverStream::new(told).take_until(to.cut.cancelled_owned());
+    told.filter_map(move |tell| {
+        // For as long as there is somebody to tell.
+        let _ = &presence;
+        ready(match tell.ok().and_then(|tell| tell.what) {
+            Some(Told::Leader(leader)) => Some(leader),
+            _ => None,
+        })
+    })
+}

@@ -1,0 +1,292 @@
+//! Who is told what: answers go to whoever asked, events to the stream that a session is attached to
+//! and to those who observe an election.
+//!
+//! All of it happens while a command is carried out, in the order of the log. So nobody hears of a
+//! thing before what came earlier, and an observer that has been shown who leads misses no change.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use conclave_api::v1::{self, Tell, tell::What as Told};
+use conclave_machine::{Cause, Error, Event, Machine, Name, Reply, RequestId, SessionId};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+use crate::translate::{self, Eye};
+
+/// How many things may wait to be sent to one client. One that is so far behind is cut off; it may come
+/// again and ask for what it has missed.
+pub(crate) const BEHIND: usize = 16 * 1024;
+
+/// The way to a client. Clones are the same way.
+#[derive(Clone)]
+pub(crate) struct Outbound {
+    pub(crate) connection: u64,
+    pub(crate) queue: mpsc::Sender<Result<Tell, Status>>,
+    /// Cancelled to end the connection.
+    pub(crate) cut: CancellationToken,
+}
+
+impl Outbound {
+    pub(crate) fn new(
+        connection: u64,
+        cut: CancellationToken,
+    ) -> (Self, mpsc::Receiver<Result<Tell, Status>>) {
+        let (queue, sent) = mpsc::channel(BEHIND);
+        (Self { connection, queue, cut }, sent)
+    }
+
+    pub(crate) fn tell(&self, session: u64, id: u64, what: Told) {
+        let tell = Tell { session, id, what: Some(what) };
+        if self.queue.try_send(Ok(tell)).is_err() {
+            self.cut.cancel();
+        }
+    }
+}
+
+/// Who is to be told what comes of a command.
+pub(crate) enum Target {
+    /// Nobody.
+    Nobody,
+    /// A task of this process.
+    Task(oneshot::Sender<Result<Result<Reply, Error>, String>>),
+    /// A client that asked this alone, when the request has been answered for good.
+    Caller(oneshot::Sender<Told>),
+    /// A client's stream.
+    Stream(Asker),
+    /// All who want sessions to live on.
+    Alive(Vec<Renewal>),
+}
+
+/// Sessions that somebody wants to live on.
+pub(crate) struct Renewal {
+    pub(crate) sessions: Vec<SessionId>,
+    /// Those that are not that one's, or not any more.
+    pub(crate) strange: Vec<SessionId>,
+    pub(crate) target: Target,
+}
+
+/// Whoever asked something over a stream.
+pub(crate) struct Asker {
+    pub(crate) to: Outbound,
+    pub(crate) session: u64,
+    pub(crate) id: u64,
+    /// Whether it wants to know that it waits.
+    pub(crate) tell_waiting: bool,
+    /// One of the questions that a connection may have open; free again when this one is answered.
+    pub(crate) _place: OwnedSemaphorePermit,
+}
+
+/// Who listens to what.
+#[derive(Default)]
+pub(crate) struct Hub {
+    /// Who waits for the outcome of which batch of commands.
+    proposed: BTreeMap<u64, Vec<Target>>,
+    /// Where a session's client is.
+    sessions: BTreeMap<SessionId, Outbound>,
+    /// Who waits for the answer to a single request.
+    callers: BTreeMap<(SessionId, RequestId), oneshot::Sender<Told>>,
+    observers: BTreeMap<Name, Vec<Outbound>>,
+    /// What each connection has to do with.
+    connections: BTreeMap<u64, Interests>,
+}
+
+/// What a connection is told about.
+#[derive(Default)]
+struct Interests {
+    sessions: BTreeSet<SessionId>,
+    elections: BTreeSet<Name>,
+}
+
+impl Hub {
+    /// These are to be told what comes of a batch, command by command.
+    pub(crate) fn expect(&mut self, batch: u64, targets: Vec<Target>) {
+        self.proposed.insert(batch, targets);
+    }
+
+    /// Those who wait for a batch that is being carried out.
+    pub(crate) fn expected(&mut self, batch: u64) -> impl Iterator<Item = Target> + use<> {
+        self.proposed.remove(&batch).unwrap_or_default().into_iter()
+    }
+
+    /// A batch has not been written, or nobody knows whether it has.
+    pub(crate) fn give_up(&mut self, batch: u64, why: &str) {
+        for target in self.expected(batch) {
+            refuse(target, why);
+        }
+    }
+
+    /// From now on, what happens to a session goes there, and nowhere else.
+    pub(crate) fn attach(&mut self, session: SessionId, to: &Outbound) {
+        self.detach(session);
+        self.sessions.insert(session, to.clone());
+        self.connections.entry(to.connection).or_default().sessions.insert(session);
+    }
+
+    fn detach(&mut self, session: SessionId) {
+        if let Some(to) = self.sessions.remove(&session)
+            && let Some(interests) = self.connections.get_mut(&to.connection)
+        {
+            interests.sessions.remove(&session);
+        }
+    }
+
+    /// Whether what happens to a session goes there.
+    pub(crate) fn is_attached(&self, session: SessionId, to: &Outbound) -> bool {
+        self.sessions.get(&session).is_some_and(|other| other.connection == to.connection)
+    }
+
+    /// How many sessions are attached to a connection.
+    pub(crate) fn attached(&self, to: &Outbound) -> usize {
+        self.connections.get(&to.connection).map_or(0, |interests| interests.sessions.len())
+    }
+
+    /// From now on, changes of an election go there, too. Says how many elections that makes.
+    pub(crate) fn observe(&mut self, election: &Name, to: &Outbound) -> usize {
+        let interests = self.connections.entry(to.connection).or_default();
+        if interests.elections.insert(election.clone()) {
+            self.observers.entry(election.clone()).or_default().push(to.clone());
+        }
+        interests.elections.len()
+    }
+
+    /// Changes of an election go there no more.
+    pub(crate) fn unobserve(&mut self, election: &str, connection: u64) {
+        if let Some(interests) = self.connections.get_mut(&connection) {
+            interests.elections.remove(election);
+        }
+        if let Some(observers) = self.observers.get_mut(election) {
+            observers.retain(|to| to.connection != connection);
+            if observers.is_empty() {
+                self.observers.remove(election);
+            }
+        }
+    }
+
+    /// A connection is over. Its sessions live on for as long as they have.
+    pub(crate) fn forget(&mut self, connection: u64) {
+        let Some(interests) = self.connections.remove(&connection) else { return };
+        for session in interests.sessions {
+            self.sessions.remove(&session);
+        }
+        for election in interests.elections {
+            self.unobserve(&election, connection);
+        }
+    }
+
+    /// Tells whoever gave a command what has come of it.
+    pub(crate) fn answer(
+        &mut self,
+        target: Target,
+        asked: Option<(SessionId, RequestId)>,
+        answer: Result<Reply, Error>,
+        machine: &Machine,
+    ) {
+        match target {
+            Target::Nobody => {}
+            // Whoever has stopped waiting need not be told.
+            Target::Task(task) => drop(task.send(Ok(answer))),
+            Target::Caller(caller) => match (asked, &answer) {
+                (Some(asked), Ok(Reply::Waiting)) => drop(self.callers.insert(asked, caller)),
+                _ => drop(caller.send(translate::answer(answer, machine))),
+            },
+            Target::Stream(asker) => {
+                if let Ok(Reply::Opened { session }) = answer {
+                    self.attach(session, &asker.to);
+                }
+                if answer != Ok(Reply::Waiting) || asker.tell_waiting {
+                    let told = translate::answer(answer, machine);
+                    asker.to.tell(asker.session, asker.id, told);
+                }
+            }
+            Target::Alive(all) => {
+                let gone = match &answer {
+                    Ok(Reply::Alive { gone }) => gone.as_slice(),
+                    _ => &[],
+                };
+                for Renewal { mut sessions, strange, target } in all {
+                    sessions.retain(|session| gone.binary_search(session).is_ok());
+                    sessions.extend(strange);
+                    self.answer(target, None, Ok(Reply::Alive { gone: sessions }), machine);
+                }
+            }
+        }
+    }
+
+    /// Tells those concerned what has happened.
+    pub(crate) fn announce(&mut self, events: Vec<Event>, machine: &Machine) {
+        for event in events {
+            self.tell(event, machine);
+        }
+    }
+
+    fn tell(&mut self, event: Event, machine: &Machine) {
+        match event {
+            Event::Answered { session, request, answer } => {
+                if let Some(caller) = self.callers.remove(&(session, request)) {
+                    drop(caller.send(translate::answer(answer, machine)));
+                } else {
+                    self.push(session, request.0, || translate::answer(answer, machine));
+                }
+            }
+            Event::Ended { session, cause } => {
+                self.push(session, 0, || ended(cause));
+                self.detach(session);
+            }
+            // Whatever else ends a hold is known to its holder, or ends its session.
+            Event::Released { lock, agent, token, cause: cause @ Cause::Forced } => {
+                let (lock, cause) = (lock.to_string(), translate::cause(cause));
+                let lost = v1::Lost { lock, token: token.0, cause };
+                self.push(agent.session, 0, || Told::Lost(lost));
+            }
+            Event::Wounded { agent, by } => {
+                let wounded = v1::Wounded { owner: agent.owner.0, by: by.session.0 };
+                self.push(agent.session, 0, || Told::Wounded(wounded));
+            }
+            Event::Leader { election, .. } => self.tell_observers(&election, machine),
+            Event::Yield { election, session, term, by } => {
+                let within_ms = translate::millis(by.since(machine.now()));
+                let election = election.to_string();
+                let please = v1::Yield { election, term: term.0, within_ms };
+                self.push(session, 0, || Told::Yield(please));
+            }
+            Event::Deposed { election, session, term, cause } => {
+                let (election, cause) = (election.to_string(), translate::cause(cause));
+                let deposed = v1::Deposed { election, term: term.0, cause };
+                self.push(session, 0, || Told::Deposed(deposed));
+            }
+            Event::Granted { .. } | Event::Released { .. } | Event::Deadlock { .. } => {}
+        }
+    }
+
+    fn push(&self, session: SessionId, id: u64, what: impl FnOnce() -> Told) {
+        if let Some(to) = self.sessions.get(&session) {
+            to.tell(session.0, id, what());
+        }
+    }
+
+    fn tell_observers(&self, election: &Name, machine: &Machine) {
+        if let Some(observers) = self.observers.get(election) {
+            let leader = Eye { machine, now: machine.now() }.leader(election);
+            for to in observers {
+                to.tell(0, 0, Told::Leader(leader.clone()));
+            }
+        }
+    }
+}
+
+fn ended(cause: Cause) -> Told {
+    Told::Ended(v1::Ended { cause: translate::cause(cause) })
+}
+
+/// Tells whoever asked that nothing is known to have come of it.
+pub(crate) fn refuse(target: Target, why: &str) {
+    let failed = || Told::Failed(translate::failed(conclave_api::codes::UNAVAILABLE, why));
+    match target {
+        Target::Nobody => {}
+        Target::Task(task) => drop(task.send(Err(why.to_owned()))),
+        Target::Caller(caller) => drop(caller.send(failed())),
+        Target::Stream(asker) => asker.to.tell(asker.session, asker.id, failed()),
+        Target::Alive(all) => all.into_iter().for_each(|renewal| refuse(renewal.target, why)),
+    }
+}

@@ -1,0 +1,347 @@
+//! What can be asked of a node, however it is asked: each method checks who asks, and answers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use conclave_api::{codes, v1};
+use conclave_machine::{Call, Command, Name, Open, RequestId, SessionId, Token};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+use v1::ask::What as Asked;
+use v1::tell::What as Told;
+
+use crate::access::{Access, Caller, Right};
+use crate::hub::{Outbound, Renewal, Target};
+use crate::node::Node;
+use crate::translate::{self, failed, millis};
+
+/// A node, as clients see it.
+pub(crate) struct Service {
+    pub(crate) node: Arc<Node>,
+    /// Cancelled when all connections have to end.
+    pub(crate) closing: CancellationToken,
+    pub(crate) bounds: Bounds,
+    pub(crate) access: Access,
+    connections: AtomicU64,
+}
+
+/// How much one client may ask for.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Questions of one connection that are not answered yet; what waits in a queue is answered.
+    pub in_flight: usize,
+    /// Sessions of one connection.
+    pub sessions: usize,
+    /// Elections that one connection observes.
+    pub observed: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { in_flight: 4096, sessions: 20_000, observed: 1000 }
+    }
+}
+
+type Answer<T> = Result<T, v1::Failed>;
+
+impl Service {
+    pub(crate) fn new(node: Arc<Node>, access: Access, bounds: Bounds) -> Self {
+        let closing = CancellationToken::new();
+        Self { node, closing, bounds, access, connections: AtomicU64::new(0) }
+    }
+
+    /// Somebody is there: the way to it, what goes that way, and what it is forgotten with.
+    pub(crate) fn enter(
+        self: &Arc<Self>,
+    ) -> (Outbound, mpsc::Receiver<Result<v1::Tell, Status>>, Presence) {
+        let connection = self.connections.fetch_add(1, Ordering::Relaxed);
+        let (to, told) = Outbound::new(connection, self.closing.child_token());
+        (to, told, Presence { service: self.clone(), connection })
+    }
+
+    /// Answers one question by itself; what has to wait is answered when the wait is over, and
+    /// cancelled if nobody is interested any more.
+    pub(crate) async fn call(&self, caller: &Caller, ask: v1::Ask) -> Answer<Told> {
+        let v1::Ask { session, id, received, key, what } = ask;
+        let what = what.ok_or_else(nothing)?;
+        may_ask(caller, &what)?;
+        let session = SessionId(session);
+        match what {
+            Asked::Echo(echo) => return Ok(Told::Echo(echo)),
+            Asked::Open(open) => return self.done(command_to_open(&open)).await,
+            Asked::Attach(_) | Asked::Observe(_) | Asked::Unobserve(_) => {
+                return Err(failed(codes::BAD_REQUEST, "this needs a stream"));
+            }
+            _ => self.check_key(session, key)?,
+        }
+        match what {
+            Asked::KeepAlive(_) => {
+                let (told, answer) = oneshot::channel();
+                let target = Target::Caller(told);
+                let renewal = Renewal { sessions: vec![session], strange: Vec::new(), target };
+                self.node.keep_alive(renewal);
+                match answered(answer).await? {
+                    Told::Alive(alive) if !alive.gone.is_empty() => Err(unknown(session)),
+                    told => Ok(told),
+                }
+            }
+            Asked::Close(_) => self.done(Command::Close { session }).await,
+            what => {
+                let call = translate::call(what)?;
+                let id = if id == 0 { self.node.next_number() } else { id };
+                let (request, received) = (RequestId(id), RequestId(received));
+                let (told, answer) = oneshot::channel();
+                let command = Command::Request { session, request, received, call };
+                let mut waits = Interest { service: self, session, request, lasts: true };
+                self.node.submit(command, Target::Caller(told));
+                let told = answered(answer).await;
+                waits.lasts = false;
+                told
+            }
+        }
+    }
+
+    /// Has a command carried out.
+    async fn done(&self, command: Command) -> Answer<Told> {
+        let (told, answer) = oneshot::channel();
+        self.node.submit(command, Target::Caller(told));
+        answered(answer).await
+    }
+
+    /// Whether somebody may act for a session.
+    pub(crate) fn check_key(&self, session: SessionId, key: u64) -> Answer<()> {
+        match self.node.look(|machine| machine.key(session)) {
+            Some(right) if right == key => Ok(()),
+            // Whether it exists is nobody's business who does not have the key.
+            _ => Err(unknown(session)),
+        }
+    }
+
+    pub(crate) fn locks(&self, caller: &Caller, list: &v1::ListLocks) -> v1::LockList {
+        let most = page(list.limit);
+        let after = (!list.after.is_empty()).then_some(list.after.as_str());
+        let mut locks: Vec<v1::Lock> = self.node.see(|eye| {
+            let locks = eye.machine.locks(&list.prefix, after);
+            let locks = locks.filter(|lock| caller.sees(&lock.name));
+            locks.take(most + 1).map(|lock| eye.lock(lock, false)).collect()
+        });
+        let more = locks.len() > most;
+        locks.truncate(most);
+        v1::LockList { locks, more }
+    }
+
+    pub(crate) fn sessions(
+        &self,
+        caller: &Caller,
+        list: &v1::ListSessions,
+    ) -> Answer<v1::SessionList> {
+        caller.may_all(Right::Observe)?;
+        let most = page(list.limit);
+        let mut sessions: Vec<v1::Session> = self.node.see(|eye| {
+            let sessions = eye.machine.sessions(Some(SessionId(list.after)));
+            sessions.take(most + 1).map(|session| eye.session(session)).collect()
+        });
+        let more = sessions.len() > most;
+        sessions.truncate(most);
+        Ok(v1::SessionList { sessions, more })
+    }
+
+    pub(crate) fn elections(&self, caller: &Caller, list: &v1::ListElections) -> v1::ElectionList {
+        let most = page(list.limit);
+        let mut elections: Vec<v1::Election> = self.node.see(|eye| {
+            let elections = eye.machine.elections().filter(|election| {
+                let name: &str = &election.name;
+                name.starts_with(&list.prefix) && name > list.after.as_str() && caller.sees(name)
+            });
+            elections.take(most + 1).map(|election| eye.election(election)).collect()
+        });
+        let more = elections.len() > most;
+        elections.truncate(most);
+        v1::ElectionList { elections, more }
+    }
+
+    pub(crate) fn why(&self, caller: &Caller, named: &v1::Named) -> Answer<v1::Reasons> {
+        caller.may(Right::Observe, &named.name)?;
+        Ok(self.node.see(|eye| eye.why(eye.machine.why(&named.name))))
+    }
+
+    pub(crate) fn graph(&self, caller: &Caller) -> Answer<v1::WaitGraph> {
+        caller.may_all(Right::Observe)?;
+        Ok(self.node.see(|eye| eye.graph()))
+    }
+
+    pub(crate) async fn force_release(
+        &self,
+        caller: &Caller,
+        take: v1::TakeLock,
+    ) -> Answer<v1::Done> {
+        caller.may(Right::Admin, &take.lock)?;
+        let (lock, token) = (take.lock.into(), take.token.map(Token));
+        let reason = reason(take.reason)?;
+        self.administer(Command::ForceRelease { lock, token, reason }).await
+    }
+
+    pub(crate) async fn expel(&self, caller: &Caller, end: v1::EndSession) -> Answer<v1::Done> {
+        caller.may_all(Right::Admin)?;
+        let (session, reason) = (SessionId(end.session), reason(end.reason)?);
+        self.administer(Command::Expel { session, reason }).await
+    }
+
+    pub(crate) async fn depose(&self, caller: &Caller, end: v1::EndLeadership) -> Answer<v1::Done> {
+        caller.may(Right::Admin, &end.election)?;
+        let (election, reason) = (end.election.into(), reason(end.reason)?);
+        self.administer(Command::Depose { election, reason }).await
+    }
+
+    async fn administer(&self, command: Command) -> Answer<v1::Done> {
+        match self.done(command).await? {
+            Told::Failed(failed) => Err(failed),
+            _ => Ok(v1::Done {}),
+        }
+    }
+
+    pub(crate) fn status(&self) -> v1::NodeStatus {
+        let counts = self.node.look(conclave_machine::Machine::counts);
+        v1::NodeStatus {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            up_ms: millis(self.node.up()),
+            deadlocks: self.node.look(|machine| machine.config().deadlocks.to_string()),
+            sessions: counts.sessions as u64,
+            locks: counts.locks as u64,
+            holds: counts.holds as u64,
+            waits: counts.waits as u64,
+            elections: counts.elections as u64,
+            trouble: self.node.trouble().unwrap_or_default(),
+        }
+    }
+}
+
+/// A client that is there. When it is not any more, nothing is sent to it.
+pub(crate) struct Presence {
+    service: Arc<Service>,
+    connection: u64,
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        self.service.node.with_both(|hub, _| hub.forget(self.connection));
+    }
+}
+
+/// A request that somebody waits for. If that one goes away, the request is cancelled.
+struct Interest<'a> {
+    service: &'a Service,
+    session: SessionId,
+    request: RequestId,
+    lasts: bool,
+}
+
+impl Drop for Interest<'_> {
+    fn drop(&mut self) {
+        if self.lasts {
+            let Self { service, session, request, .. } = *self;
+            let command = Command::Request {
+                session,
+                request: RequestId(service.node.next_number()),
+                received: RequestId(0),
+                call: Call::Cancel { request },
+            };
+            service.node.submit(command, Target::Nobody);
+        }
+    }
+}
+
+async fn answered(answer: oneshot::Receiver<Told>) -> Answer<Told> {
+    match answer.await {
+        Ok(Told::Failed(failed)) => Err(failed),
+        Ok(told) => Ok(told),
+        Err(_) => Err(failed(codes::UNAVAILABLE, "the node has stopped")),
+    }
+}
+
+/// Whether somebody may ask this, as far as names are concerned.
+pub(crate) fn may_ask(caller: &Caller, what: &Asked) -> Answer<()> {
+    match what {
+        Asked::Acquire(acquire) => {
+            acquire.wants.iter().try_for_each(|want| caller.may(Right::Lock, &want.lock))
+        }
+        Asked::Campaign(campaign) => caller.may(Right::Lock, &campaign.election),
+        Asked::Observe(observe) => caller.may(Right::Observe, &observe.election),
+        // What a session has, it may give back and change.
+        _ => Ok(()),
+    }
+}
+
+/// A session with a key of its own.
+pub(crate) fn command_to_open(open: &v1::Open) -> Command {
+    Command::Open(Open {
+        name: open.name.as_str().into(),
+        host: open.host.as_str().into(),
+        ttl: Duration::from_millis(open.ttl_ms),
+        priority: open.priority,
+        key: crate::chance(),
+    })
+}
+
+fn reason(reason: String) -> Answer<Name> {
+    if reason.trim().is_empty() {
+        return Err(failed(codes::BAD_REQUEST, "a reason is needed; it is recorded"));
+    }
+    Ok(reason.into())
+}
+
+/// How many of something are listed at once.
+fn page(limit: u32) -> usize {
+    match limit {
+        0 => 1000,
+        limit => limit.min(10_000) as usize,
+    }
+}
+
+pub(crate) fn nothing() -> v1::Failed {
+    failed(codes::BAD_REQUEST, "nothing is asked")
+}
+
+pub(crate) fn unknown(session: SessionId) -> v1::Failed {
+    let message =
+        format!("there is no session {session}, or its key is another; it may have expired");
+    failed(codes::UNKNOWN_SESSION, message)
+}
+
+/// What gRPC and HTTP call the failures of each code.
+pub(crate) fn kind_of(code: &str) -> Kind {
+    match code {
+        codes::UNAVAILABLE => Kind::Unavailable,
+        codes::UNAUTHENTICATED => Kind::Unauthenticated,
+        codes::FORBIDDEN => Kind::Forbidden,
+        codes::TOO_MANY | "limit" => Kind::TooMany,
+        codes::UNKNOWN_SESSION | "free" => Kind::NotFound,
+        "conflict" | "already-held" | "already-candidate" | "busy" | "other-kind" => Kind::Conflict,
+        "timed-out" => Kind::TimedOut,
+        "deadlock" | "died" | "wounded" => Kind::Aborted,
+        "cancelled" => Kind::Cancelled,
+        "lost" | "session-ended" | "forgotten" | "not-held" | "stale-token" | "not-leader"
+        | "not-waiting" | "cannot-take" | "needs-upgrade" | "not-shared" | "not-exclusive" => {
+            Kind::Precondition
+        }
+        _ => Kind::Bad,
+    }
+}
+
+/// Kinds of failures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Bad,
+    Unauthenticated,
+    Forbidden,
+    NotFound,
+    Conflict,
+    Precondition,
+    TimedOut,
+    Aborted,
+    Cancelled,
+    TooMany,
+    Unavailable,
+}

@@ -1,0 +1,321 @@
+//! Between the language of clients and that of the lock manager.
+
+use std::time::Duration;
+
+use conclave_api::{codes, v1};
+use conclave_machine::{
+    Acquire, Agent, Call, Campaign, Cause, Edge, ElectionView, Error, Forced, HolderView, Kind,
+    Leadership, Link, LockView, Machine, Mode, Owner, Patience, Reply, RequestId, SessionId,
+    SessionView, Time, Token, WaiterView, Want, Wants, Who, Why,
+};
+use v1::ask::What as Asked;
+use v1::tell::What as Told;
+
+/// What was not done, and why.
+pub(crate) fn failed(code: &str, message: impl Into<String>) -> v1::Failed {
+    v1::Failed { code: code.to_owned(), message: message.into(), cycle: Vec::new() }
+}
+
+/// What a session asks of the lock manager.
+pub(crate) fn call(asked: Asked) -> Result<Call, v1::Failed> {
+    Ok(match asked {
+        Asked::Acquire(v1::Acquire { wants, owner, timeout_ms, reentrant, .. }) => {
+            let wants = wants.into_iter().map(want).collect::<Result<_, _>>()?;
+            let (owner, patience) = (Owner(owner), patience(timeout_ms));
+            Call::Acquire(Acquire { wants, owner, patience, reentrant })
+        }
+        Asked::Release(v1::Release { lock, token, to }) => {
+            Call::Release { lock: lock.into(), token: Token(token), to: to.map(SessionId) }
+        }
+        Asked::ReleaseAll(v1::ReleaseAll { token }) => Call::ReleaseAll { token: Token(token) },
+        Asked::Upgrade(v1::Upgrade { lock, token, timeout_ms }) => {
+            Call::Upgrade { lock: lock.into(), token: Token(token), patience: patience(timeout_ms) }
+        }
+        Asked::Downgrade(v1::Downgrade { lock, token }) => {
+            Call::Downgrade { lock: lock.into(), token: Token(token) }
+        }
+        Asked::Cancel(v1::Cancel { request }) => Call::Cancel { request: RequestId(request) },
+        Asked::Campaign(v1::Campaign { election, rank, preempt, grace_ms, value, timeout_ms }) => {
+            Call::Campaign(Campaign {
+                election: election.into(),
+                rank,
+                preempt,
+                grace: Duration::from_millis(grace_ms),
+                value,
+                patience: patience(timeout_ms),
+            })
+        }
+        Asked::Proclaim(v1::Proclaim { election, term, value }) => {
+            Call::Proclaim { election: election.into(), term: Token(term), value }
+        }
+        Asked::Resign(v1::Resign { election, term }) => {
+            Call::Resign { election: election.into(), term: Token(term) }
+        }
+        Asked::Open(_)
+        | Asked::Attach(_)
+        | Asked::KeepAlive(_)
+        | Asked::Close(_)
+        | Asked::Observe(_)
+        | Asked::Unobserve(_)
+        | Asked::Echo(_) => {
+            return Err(failed(codes::BAD_REQUEST, "a session cannot ask for this"));
+        }
+    })
+}
+
+fn want(want: v1::Want) -> Result<Want, v1::Failed> {
+    let mode = match want.mode() {
+        v1::Mode::Exclusive => Mode::Exclusive,
+        v1::Mode::Shared => Mode::Shared,
+        v1::Mode::Permits => Mode::Permits { take: want.permits.max(1), of: want.of },
+    };
+    if v1::Mode::try_from(want.mode).is_err() {
+        return Err(failed(codes::BAD_REQUEST, format!("there is no mode {}", want.mode)));
+    }
+    Ok(Want { lock: want.lock.into(), mode })
+}
+
+fn patience(timeout_ms: Option<u64>) -> Patience {
+    match timeout_ms {
+        None => Patience::Forever,
+        Some(0) => Patience::Try,
+        Some(millis) => Patience::For(Duration::from_millis(millis)),
+    }
+}
+
+/// What came of a command.
+pub(crate) fn answer(answer: Result<Reply, Error>, machine: &Machine) -> Told {
+    let reply = match answer {
+        Ok(reply) => reply,
+        Err(error) => return Told::Failed(failure(&error, machine)),
+    };
+    match reply {
+        Reply::Done => Told::Done(v1::Done {}),
+        Reply::Opened { session } => {
+            let ttl = machine.session(session).map_or(Duration::ZERO, |session| session.ttl);
+            let key = machine.key(session).unwrap_or_default();
+            Told::Opened(v1::Opened { session: session.0, key, ttl_ms: millis(ttl) })
+        }
+        Reply::Alive { gone } => {
+            Told::Alive(v1::Alive { gone: gone.into_iter().map(|session| session.0).collect() })
+        }
+        Reply::Granted { token, epochs, depth } => {
+            let epochs = epochs.iter().map(|epoch| epoch.0).collect();
+            Told::Granted(v1::Granted { token: token.0, epochs, depth })
+        }
+        Reply::Waiting => Told::Waiting(v1::Waiting {}),
+        Reply::Released { left } => Told::Released(v1::Released { left }),
+        Reply::Elected { term } => Told::Elected(v1::Elected { term: term.0 }),
+    }
+}
+
+/// Why something was not done.
+pub(crate) fn failure(error: &Error, machine: &Machine) -> v1::Failed {
+    let cycle = match error {
+        Error::Deadlock { cycle } => links(cycle, machine),
+        _ => Vec::new(),
+    };
+    v1::Failed { code: error.code().to_owned(), message: error.to_string(), cycle }
+}
+
+pub(crate) fn cause(cause: Cause) -> i32 {
+    let cause = match cause {
+        Cause::Released => v1::Cause::Released,
+        Cause::HandedOver => v1::Cause::HandedOver,
+        Cause::Cancelled => v1::Cause::Cancelled,
+        Cause::Closed => v1::Cause::Closed,
+        Cause::Expired => v1::Cause::Expired,
+        Cause::Expelled => v1::Cause::Expelled,
+        Cause::Forced => v1::Cause::Forced,
+        Cause::Preempted => v1::Cause::Preempted,
+    };
+    cause.into()
+}
+
+pub(crate) fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The machine as clients see it at a moment, which may be later than its last command.
+#[derive(Clone, Copy)]
+pub(crate) struct Eye<'a> {
+    pub(crate) machine: &'a Machine,
+    pub(crate) now: Time,
+}
+
+/// How many holders and waiters of one lock are listed among others.
+const LISTED: usize = 100;
+
+impl Eye<'_> {
+    fn ago(self, since: Time) -> u64 {
+        millis(self.now.since(since))
+    }
+
+    /// What is left of a span that was measured at the last command.
+    fn left(self, span: Duration) -> u64 {
+        millis(span.saturating_sub(self.now.since(self.machine.now())))
+    }
+
+    pub(crate) fn lock(self, lock: LockView, all: bool) -> v1::Lock {
+        let LockView { name, kind, epoch, holders, waiters } = lock;
+        let (holding, waiting) = (holders.len() as u64, waiters.len() as u64);
+        let most = if all { usize::MAX } else { LISTED };
+        let (kind, of) = match kind {
+            // Whoever holds it says how.
+            Kind::ReadWrite => match holders.first().map(|holder| holder.mode) {
+                Some(Mode::Shared) => (v1::Mode::Shared, 0),
+                _ => (v1::Mode::Exclusive, 0),
+            },
+            Kind::Permits(of) => (v1::Mode::Permits, of),
+        };
+        v1::Lock {
+            name: name.to_string(),
+            kind: kind.into(),
+            of,
+            epoch: epoch.0,
+            holders: holders.into_iter().take(most).map(|holder| self.holder(&holder)).collect(),
+            waiters: waiters.into_iter().take(most).map(|waiter| self.waiter(waiter)).collect(),
+            holding,
+            waiting,
+        }
+    }
+
+    fn holder(self, holder: &HolderView) -> v1::Holder {
+        let (mode, permits) = self::mode(holder.mode);
+        v1::Holder {
+            who: Some(who(&holder.who)),
+            mode,
+            permits,
+            depth: holder.depth,
+            token: holder.token.0,
+            for_ms: self.ago(holder.since),
+        }
+    }
+
+    fn waiter(self, waiter: WaiterView) -> v1::Waiter {
+        let ((mode, permits), upgrade, rank) = match waiter.wants {
+            Wants::Hold(mode) => (self::mode(mode), false, 0),
+            Wants::Upgrade => (self::mode(Mode::Exclusive), true, 0),
+            Wants::Lead { rank } => (self::mode(Mode::Exclusive), false, rank),
+        };
+        v1::Waiter {
+            who: Some(who(&waiter.who)),
+            request: waiter.request.0,
+            mode,
+            permits,
+            upgrade,
+            rank,
+            for_ms: self.ago(waiter.since),
+            left_ms: waiter.left.map(|left| self.left(left)),
+            locks: waiter.locks.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    pub(crate) fn session(self, session: SessionView) -> v1::Session {
+        let held = |(lock, token): (conclave_machine::Name, Token)| v1::Held {
+            lock: lock.to_string(),
+            token: token.0,
+        };
+        v1::Session {
+            session: session.session.0,
+            name: session.name.to_string(),
+            host: session.host.to_string(),
+            ttl_ms: millis(session.ttl),
+            left_ms: self.left(session.left),
+            for_ms: self.ago(session.opened),
+            priority: session.priority,
+            holds: session.holds.into_iter().map(held).collect(),
+            waits: session.waits.iter().map(ToString::to_string).collect(),
+            leads: session.leads.iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    pub(crate) fn election(self, election: ElectionView) -> v1::Election {
+        let ElectionView { name, leader, who, candidates } = election;
+        let leader = leader.zip(who).map(|(leader, (who, since))| {
+            let Leadership { term, value, .. } = leader;
+            let for_ms = self.ago(since);
+            v1::Leadership { who: Some(self::who(&who)), term: term.0, value, for_ms }
+        });
+        let candidates = candidates.into_iter().map(|candidate| self.waiter(candidate)).collect();
+        v1::Election { name: name.to_string(), leader, candidates }
+    }
+
+    /// Who leads an election.
+    pub(crate) fn leader(self, election: &str) -> v1::Leader {
+        let view = self.machine.election(election).map(|view| self.election(view));
+        v1::Leader { election: election.to_owned(), leader: view.and_then(|view| view.leader) }
+    }
+
+    pub(crate) fn why(self, why: Option<Why>) -> v1::Reasons {
+        let Some(Why { lock, waits, cycle, forced }) = why else {
+            return v1::Reasons::default();
+        };
+        v1::Reasons {
+            lock: Some(self.lock(lock, true)),
+            waits: waits.into_iter().map(|edge| self.edge(&edge)).collect(),
+            cycle: links(&cycle.unwrap_or_default(), self.machine),
+            forced: forced.into_iter().map(|forced| self.forced(&forced)).collect(),
+        }
+    }
+
+    pub(crate) fn graph(self) -> v1::WaitGraph {
+        let waits = self.machine.graph();
+        let stuck = self.machine.deadlocked();
+        v1::WaitGraph {
+            waits: waits.iter().map(|edge| self.edge(edge)).collect(),
+            stuck: stuck.into_iter().map(|agent| somebody(agent, self.machine)).collect(),
+        }
+    }
+
+    fn edge(self, edge: &Edge) -> v1::Edge {
+        v1::Edge {
+            waiter: Some(somebody(edge.waiter, self.machine)),
+            lock: edge.lock.to_string(),
+            on: Some(somebody(edge.on, self.machine)),
+            holds: edge.holds,
+        }
+    }
+
+    fn forced(self, forced: &Forced) -> v1::Forced {
+        v1::Forced {
+            ago_ms: self.ago(forced.at),
+            name: forced.name.to_string(),
+            session: forced.agent.session.0,
+            token: forced.token.0,
+            reason: forced.reason.to_string(),
+        }
+    }
+}
+
+fn mode(mode: Mode) -> (i32, u32) {
+    match mode {
+        Mode::Exclusive => (v1::Mode::Exclusive.into(), 0),
+        Mode::Shared => (v1::Mode::Shared.into(), 0),
+        Mode::Permits { take, .. } => (v1::Mode::Permits.into(), take),
+    }
+}
+
+fn links(cycle: &[Link], machine: &Machine) -> Vec<v1::Link> {
+    let link = |link: &Link| v1::Link {
+        waiter: Some(somebody(link.waiter, machine)),
+        lock: link.lock.to_string(),
+    };
+    cycle.iter().map(link).collect()
+}
+
+fn somebody(agent: Agent, machine: &Machine) -> v1::Who {
+    match machine.who(agent) {
+        Some(known) => who(&known),
+        None => v1::Who { session: agent.session.0, owner: agent.owner.0, ..v1::Who::default() },
+    }
+}
+
+fn who(who: &Who) -> v1::Who {
+    v1::Who {
+        session: who.agent.session.0,
+        owner: who.agent.owner.0,
+        name: who.name.to_string(),
+        host: who.host.to_string(),
+    }
+}

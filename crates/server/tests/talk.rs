@@ -1,0 +1,202 @@
+//! The stream, as a client sees it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use conclave_api::v1;
+use conclave_server::{Options, ServeOptions, Server};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+use tonic::transport::Channel;
+use v1::ask::What as Ask;
+use v1::conclave_client::ConclaveClient;
+use v1::tell::What as Told;
+
+async fn server(directory: &Path) -> Server {
+    let node = Options::new(directory.join("data"));
+    let listen = "127.0.0.1:0".parse().expect("an address");
+    let options = ServeOptions { listen, ..ServeOptions::new(node) };
+    Server::start(options).await.expect("it starts")
+}
+
+async fn client(server: &Server) -> ConclaveClient<Channel> {
+    let address = format!("http://{}", server.address());
+    let channel = Channel::from_shared(address).expect("an address").connect().await;
+    ConclaveClient::new(channel.expect("it listens"))
+}
+
+/// One stream to a server.
+struct Stream {
+    asks: mpsc::Sender<v1::Ask>,
+    tells: Streaming<v1::Tell>,
+}
+
+impl Stream {
+    async fn to(server: &Server) -> Self {
+        let (asks, sent) = mpsc::channel(100);
+        let tells = client(server).await.talk(ReceiverStream::new(sent)).await;
+        Self { asks, tells: tells.expect("it answers").into_inner() }
+    }
+
+    async fn send(&self, session: u64, id: u64, key: u64, what: Ask) {
+        let ask = v1::Ask { session, id, received: 0, key, what: Some(what) };
+        self.asks.send(ask).await.expect("it listens");
+    }
+
+    async fn next(&mut self) -> (u64, u64, Told) {
+        let tell = self.tells.message().await.expect("it answers").expect("it goes on");
+        (tell.session, tell.id, tell.what.expect("it says something"))
+    }
+
+    async fn open(&mut self, ttl: Duration) -> (u64, u64) {
+        let ttl_ms = ttl.as_millis() as u64;
+        let open = v1::Open { name: "test".into(), ttl_ms, ..v1::Open::default() };
+        self.send(0, 1, 0, Ask::Open(open)).await;
+        match self.next().await {
+            (0, 1, Told::Opened(opened)) => (opened.session, opened.key),
+            other => panic!("no session, but {other:?}"),
+        }
+    }
+}
+
+fn acquire(lock: &str) -> Ask {
+    let wants = vec![v1::Want { lock: lock.into(), ..v1::Want::default() }];
+    Ask::Acquire(v1::Acquire { wants, ..v1::Acquire::default() })
+}
+
+const LONG: Duration = Duration::from_secs(600);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_goes_from_one_to_the_next_and_both_are_told() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = server(directory.path()).await;
+    let (mut one, mut two) = (Stream::to(&server).await, Stream::to(&server).await);
+    let (first, second) = (one.open(LONG).await.0, two.open(LONG).await.0);
+    one.send(first, 1, 0, acquire("disk")).await;
+    let (_, 1, Told::Granted(held)) = one.next().await else { panic!("it is free") };
+    two.send(second, 1, 0, acquire("disk")).await;
+    two.send(second, 2, 0, acquire("other")).await;
+    // The first request waits and says nothing; its owner can ask for nothing else meanwhile.
+    let (_, 2, Told::Failed(failed)) = two.next().await else { panic!("it waits already") };
+    assert_eq!(failed.code, "busy");
+    let release = v1::Release { lock: "disk".into(), token: held.token, to: None };
+    one.send(first, 2, 0, Ask::Release(release)).await;
+    assert!(matches!(one.next().await, (_, 2, Told::Released(_))));
+    let (session, 1, Told::Granted(next)) = two.next().await else { panic!("it is its turn") };
+    assert!(session == second && next.token > held.token);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_outlives_its_stream_and_goes_on_over_another_if_that_has_the_key() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = server(directory.path()).await;
+    let mut one = Stream::to(&server).await;
+    let (session, key) = one.open(LONG).await;
+    one.send(session, 1, 0, acquire("disk")).await;
+    let (_, _, Told::Granted(held)) = one.next().await else { panic!("it is free") };
+    drop(one);
+    let mut two = Stream::to(&server).await;
+    two.send(session, 1, 0, acquire("disk")).await;
+    let (_, 1, Told::Failed(failed)) = two.next().await else { panic!("it is not its own") };
+    assert_eq!(failed.code, "unknown-session");
+    two.send(session, 7, key ^ 1, Ask::Attach(v1::Attach {})).await;
+    let (_, 7, Told::Failed(failed)) = two.next().await else { panic!("the key is wrong") };
+    assert_eq!(failed.code, "unknown-session");
+    two.send(session, 7, key, Ask::Attach(v1::Attach {})).await;
+    assert!(matches!(two.next().await, (_, 7, Told::Done(_))));
+    // Asked again, the request is answered as before.
+    two.send(session, 1, 0, acquire("disk")).await;
+    let (_, 1, Told::Granted(again)) = two.next().await else { panic!("it holds the lock") };
+    assert_eq!(again.token, held.token);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_is_kept_alive_lives_and_one_that_is_not_ends() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = server(directory.path()).await;
+    let (mut one, mut two) = (Stream::to(&server).await, Stream::to(&server).await);
+    let (kept, _) = one.open(Duration::from_millis(700)).await;
+    let (left, _) = two.open(Duration::from_millis(700)).await;
+    let ended = tokio::spawn(async move { two.next().await });
+    let mut id = 10;
+    while !ended.is_finished() {
+        let keep = v1::KeepAlive { sessions: vec![kept, left] };
+        one.send(0, id, 0, Ask::KeepAlive(keep)).await;
+        let (0, told, Told::Alive(alive)) = one.next().await else { panic!("it was asked") };
+        // The other's session is not this one's to keep alive.
+        assert_eq!((told, alive.gone), (id, vec![left]));
+        id += 1;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let (session, 0, Told::Ended(ended)) = ended.await.expect("it is told") else { panic!("?") };
+    assert_eq!((session, ended.cause()), (left, v1::Cause::Expired));
+    assert_eq!(server.node().look(|machine| machine.counts().sessions), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn observers_see_who_leads_and_every_change() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = server(directory.path()).await;
+    let mut client = client(&server).await;
+    let observe = v1::ObserveElection { election: "web".into() };
+    let mut leaders = client.observe(observe).await.expect("it answers").into_inner();
+    let next = async |leaders: &mut Streaming<v1::Leader>| {
+        leaders.message().await.expect("it answers").expect("it goes on").leader
+    };
+    assert_eq!(next(&mut leaders).await, None);
+    let mut one = Stream::to(&server).await;
+    let (session, _) = one.open(LONG).await;
+    let campaign =
+        v1::Campaign { election: "web".into(), value: b"here".into(), ..v1::Campaign::default() };
+    one.send(session, 1, 0, Ask::Campaign(campaign)).await;
+    let (_, 1, Told::Elected(elected)) = one.next().await else { panic!("nobody else stands") };
+    let leader = next(&mut leaders).await.expect("it leads");
+    assert_eq!((leader.term, leader.value.as_slice()), (elected.term, b"here".as_slice()));
+    assert_eq!(leader.who.expect("somebody").session, session);
+    let resign = v1::Resign { election: "web".into(), term: elected.term };
+    one.send(session, 2, 0, Ask::Resign(resign)).await;
+    assert_eq!(next(&mut leaders).await, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_gives_up_a_call_leaves_no_ghost_in_the_queue() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = server(directory.path()).await;
+    let mut one = Stream::to(&server).await;
+    let (holder, _) = one.open(LONG).await;
+    one.send(holder, 1, 0, acquire("disk")).await;
+    one.next().await;
+    let (waiter, key) = one.open(LONG).await;
+    let mut client = client(&server).await;
+    let ask = v1::Ask { session: waiter, key, what: Some(acquire("disk")), ..v1::Ask::default() };
+    let call = tokio::spawn(async move { client.call(ask).await });
+    let waits = || server.node().look(|machine| machine.counts().waits);
+    while waits() == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    call.abort();
+    while waits() > 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_finds_its_session_again_after_a_restart() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let first = server(directory.path()).await;
+    let mut one = Stream::to(&first).await;
+    let (session, key) = one.open(LONG).await;
+    one.send(session, 1, 0, acquire("disk")).await;
+    let (_, _, Told::Granted(held)) = one.next().await else { panic!("it is free") };
+    first.stop().await.expect("it stops");
+    let ended = one.tells.message().await;
+    assert!(ended.is_err(), "the stream ends, and says so: {ended:?}");
+    let second = server(directory.path()).await;
+    let mut two = Stream::to(&second).await;
+    two.send(session, 9, key, Ask::Attach(v1::Attach {})).await;
+    assert!(matches!(two.next().await, (_, 9, Told::Done(_))));
+    let release = v1::Release { lock: "disk".into(), token: held.token, to: None };
+    two.send(session, 2, 0, Ask::Release(release)).await;
+    assert!(matches!(two.next().await, (_, 2, Told::Released(_))));
+}
