@@ -1,0 +1,109 @@
+use std::fmt;
+use std::sync::Arc;
+
+use conclave_api::v1;
+use tokio::task::JoinHandle;
+
+use crate::acquire::millis;
+use crate::book::Shared;
+use crate::line::{Rpc, run};
+use crate::{Error, Options, Session, SessionOptions};
+
+/// A client of the service. Clones are the same client.
+///
+/// It has one connection to one of the servers, over which everything goes, and a task on the runtime that it
+/// was made on, which keeps the connection and renews the leases of all its sessions. A program that blocks
+/// that runtime blocks the renewals; its sessions are then lost, and say so.
+#[derive(Clone, Debug)]
+pub struct Client {
+    handle: Arc<Handle>,
+}
+
+/// What keeps the background task going.
+pub(crate) struct Handle {
+    shared: Arc<Shared>,
+}
+
+impl Handle {
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.visit(|book| book.last_handle_gone = true);
+        self.shared.poke.notify_one();
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("options", &self.shared.options).finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Connects to one of the servers.
+    pub async fn connect(options: Options) -> Result<Self, Error> {
+        Self::connect_task(options).await.map(|(client, _)| client)
+    }
+
+    /// The same, and the task that goes on in the background until all is done.
+    pub(crate) async fn connect_task(options: Options) -> Result<(Self, JoinHandle<()>), Error> {
+        let (endpoints, bearer) = (options.dialled()?, options.bearer()?);
+        let shared = Arc::new(Shared::new(options));
+        let client = Self { handle: Arc::new(Handle { shared: shared.clone() }) };
+        let task = tokio::spawn(run(shared, endpoints, bearer));
+        client.rpc().await?;
+        Ok((client, task))
+    }
+
+    /// Opens a session.
+    pub async fn open(&self, options: SessionOptions) -> Result<Session, Error> {
+        let shared = &self.handle.shared;
+        let SessionOptions { ttl, name, priority } = options;
+        let open = v1::Open {
+            name: name.unwrap_or_else(|| shared.options.name.clone()),
+            host: shared.options.host.clone(),
+            ttl_ms: millis(ttl.unwrap_or(SessionOptions::DEFAULT_TTL)),
+            priority,
+        };
+        let opened = shared.visit(|book| book.open(open));
+        match tokio::time::timeout(shared.options.connect_timeout, opened).await {
+            Ok(Ok(opened)) => {
+                let opened = opened?;
+                Ok(Session::new(self.handle.clone(), opened.id, opened.vital))
+            }
+            Ok(Err(_)) => Err(Error::Unreachable("the client has stopped".to_owned())),
+            Err(_) => Err(self.unreachable()),
+        }
+    }
+
+    /// The connection, as soon as there is one.
+    pub(crate) async fn rpc(&self) -> Result<Rpc, Error> {
+        let shared = &self.handle.shared;
+        let mut line = shared.line.subscribe();
+        let settled = line.wait_for(|line| {
+            line.rpc.is_some() || line.error.as_ref().is_some_and(|error| !error.may_pass())
+        });
+        let settled = tokio::time::timeout(shared.options.connect_timeout, settled).await;
+        let line = match settled {
+            Ok(Ok(line)) => line.clone(),
+            Ok(Err(_)) | Err(_) => return Err(self.unreachable()),
+        };
+        line.rpc.ok_or_else(|| line.error.unwrap_or_else(|| self.unreachable()))
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.handle.shared.options
+    }
+
+    /// Why no server can be reached.
+    pub(crate) fn unreachable(&self) -> Error {
+        let shared = &self.handle.shared;
+        let error = shared.line.borrow().error.clone();
+        let servers = shared.options.endpoints.join(", ");
+        error.unwrap_or_else(|| Error::Unreachable(format!("{servers} did not answer in time")))
+    }
+}

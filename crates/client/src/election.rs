@@ -1,0 +1,166 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use conclave_api::v1;
+use conclave_api::v1::ask::What;
+
+use crate::acquire::millis;
+use crate::book::Outcome;
+use crate::lease::Moment;
+use crate::session::{Keep, out_of_turn};
+use crate::things::{Term, come_true};
+use crate::{Error, Loss, Session};
+
+/// What a candidate of an election offers and wants.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct Candidacy {
+    /// Which election.
+    pub election: String,
+    /// The candidate with the highest rank leads; of equals, the first.
+    pub rank: i64,
+    /// Whether a leader of lower rank is to yield.
+    pub preempt: bool,
+    /// How long it may lead on, as leader, when it is asked to yield.
+    pub grace: Duration,
+    /// What others see when it leads.
+    pub value: Vec<u8>,
+    /// For how long it may take: no time means at once or not at all, nothing means as long as it takes.
+    pub timeout: Option<Duration>,
+}
+
+impl Candidacy {
+    /// Stands in an election, as everybody else.
+    pub fn new(election: impl Into<String>) -> Self {
+        Self { election: election.into(), ..Self::default() }
+    }
+
+    /// The same with another rank.
+    pub fn rank(mut self, rank: i64) -> Self {
+        self.rank = rank;
+        self
+    }
+
+    /// The same, and a leader of lower rank is to yield.
+    pub fn preempt(mut self) -> Self {
+        self.preempt = true;
+        self
+    }
+
+    /// The same, with so much time to stop when it is asked to yield. It should be well above what it
+    /// takes a message to get here.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// The same, known for this when it leads.
+    pub fn value(mut self, value: impl Into<Vec<u8>>) -> Self {
+        self.value = value.into();
+        self
+    }
+
+    /// The same, but it may take no longer than so.
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Some(timeout);
+        self
+    }
+}
+
+impl Session {
+    /// Waits until this session leads.
+    ///
+    /// If the future is dropped before it is done, the session does not stand any more, and does not lead.
+    pub async fn campaign(&self, candidacy: Candidacy) -> Result<Leadership, Error> {
+        let Candidacy { election, rank, preempt, grace, value, timeout } = candidacy;
+        let (grace_ms, timeout_ms) = (millis(grace), timeout.map(millis));
+        let campaign = v1::Campaign { election, rank, preempt, grace_ms, value, timeout_ms };
+        let limit = timeout.filter(|timeout| !timeout.is_zero());
+        match self.keep().ask_within(What::Campaign(campaign), None, limit).await? {
+            Outcome::Leads(term) => {
+                Ok(Leadership { keep: self.keep().clone(), term, spent: false })
+            }
+            Outcome::Done | Outcome::Held(_) => Err(out_of_turn()),
+        }
+    }
+}
+
+/// A leadership. When it is dropped, the session resigns.
+#[derive(Debug)]
+#[must_use = "a leader that is dropped resigns"]
+pub struct Leadership {
+    keep: Arc<Keep>,
+    term: Arc<Term>,
+    spent: bool,
+}
+
+impl Leadership {
+    /// The fencing token of the leadership, greater than those of all before.
+    pub fn term(&self) -> u64 {
+        self.term.number
+    }
+
+    /// Which election.
+    pub fn election(&self) -> &str {
+        &self.term.election
+    }
+
+    /// The number of the session that leads.
+    pub fn session(&self) -> u64 {
+        self.keep.id()
+    }
+
+    /// Whether it leads. This reads the clock, as [`Session::is_alive`] does; and if the leader was asked
+    /// to yield, it does not lead any more once its grace period is over.
+    pub fn is_leader(&self) -> bool {
+        let graced = self.term.yield_by().is_none_or(|by| Moment::now() < by);
+        graced && self.term.loss().is_none() && self.keep.is_alive()
+    }
+
+    /// Waits until it is over, and says why.
+    pub fn lost(&self) -> impl Future<Output = Loss> + Send + 'static {
+        self.term.lost()
+    }
+
+    /// Waits until a better candidate wants to take over, and says how much time is left to stop and
+    /// [`resign`](Self::resign).
+    pub fn yielding(&self) -> impl Future<Output = Duration> + Send + 'static {
+        let asked = self.term.asked_to_yield();
+        async move {
+            let by = come_true(asked, Moment::NEVER).await;
+            if by == Moment::NEVER {
+                // It is over, and nobody asks any more.
+                return std::future::pending().await;
+            }
+            by.since(Moment::now())
+        }
+    }
+
+    /// Is known for something else from now on.
+    pub async fn proclaim(&self, value: impl Into<Vec<u8>>) -> Result<(), Error> {
+        let (election, term) = (self.term.election.clone(), self.term.number);
+        let proclaim = v1::Proclaim { election, term, value: value.into() };
+        self.keep.ask(What::Proclaim(proclaim)).await.map(drop)
+    }
+
+    /// Leads no more, and waits until the server knows. If it was over before, it says so.
+    pub async fn resign(mut self) -> Result<(), Error> {
+        self.spent = true;
+        let (keep, term) = (&self.keep, &self.term);
+        let what = keep.shared().visit(|book| book.resignation_of(keep.id(), term));
+        match (what, term.loss()) {
+            (Some(what), _) => keep.ask(what).await.map(drop),
+            (None, Some(loss)) if keep.is_alive() => Err(Error::Lost(loss)),
+            (None, loss) => Err(Error::SessionLost(loss.unwrap_or(Loss::Gone))),
+        }
+    }
+}
+
+impl Drop for Leadership {
+    fn drop(&mut self) {
+        if !self.spent {
+            let Self { keep, term, .. } = self;
+            keep.shared().visit(|book| book.resign(keep.id(), term));
+        }
+    }
+}

@@ -1,0 +1,184 @@
+use std::fmt;
+
+use conclave_api::{codes, v1};
+use thiserror::Error;
+use tonic::{Code, Status};
+
+/// Why something was not done.
+#[derive(Clone, Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The options make no sense.
+    #[error("{0}")]
+    BadOptions(String),
+    /// No server could be reached, or none answered in time.
+    #[error("no server can be reached: {0}")]
+    Unreachable(String),
+    /// The server knows nobody by this token or certificate.
+    #[error("not let in: {0}")]
+    Unauthenticated(String),
+    /// Whoever asks has no right to that.
+    #[error("not allowed: {0}")]
+    Forbidden(String),
+    /// The session is over, and with it all that it held.
+    #[error("the session is lost: {0}")]
+    SessionLost(Loss),
+    /// The lock or the leadership is over, though the session lives.
+    #[error("it is not held any more: {0}")]
+    Lost(Loss),
+    /// It cannot be had at once.
+    #[error("{0}")]
+    Conflict(String),
+    /// It could not be had in time.
+    #[error("it could not be had in time")]
+    TimedOut,
+    /// The wait was in a deadlock, and it was chosen to end.
+    #[error("{message}")]
+    Deadlock {
+        /// Who waits for whom, beginning with who closed the cycle.
+        cycle: Vec<v1::Link>,
+        /// The same in words.
+        message: String,
+    },
+    /// An older one is in the way, or has to be let by, where that is how deadlocks are kept away. Release
+    /// what is held, and try again.
+    #[error("{message}")]
+    GiveWay {
+        /// What programs go by.
+        code: &'static str,
+        /// What people read.
+        message: String,
+    },
+    /// Something else is not as it should be.
+    #[error("{message} ({code})")]
+    Refused {
+        /// What programs go by: it does not change with the wording.
+        code: String,
+        /// What people read.
+        message: String,
+    },
+}
+
+/// Why something is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Loss {
+    /// The session could not be renewed in time.
+    Expired,
+    /// An operator ended the session.
+    Expelled,
+    /// An operator took it.
+    Forced,
+    /// A better candidate took over.
+    Preempted,
+    /// The holder gave it back, or gave it to somebody else.
+    Released,
+    /// A change of how it is held was given up halfway.
+    Abandoned,
+    /// The session was closed, or the client is no more.
+    Closed,
+    /// It was over when the client came back to the server.
+    Gone,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Expired => "it was not renewed in time",
+            Self::Expelled => "an operator ended the session",
+            Self::Forced => "an operator took it",
+            Self::Preempted => "a better candidate took over",
+            Self::Released => "it was released",
+            Self::Abandoned => "an upgrade was given up halfway",
+            Self::Closed => "the session was closed",
+            Self::Gone => "it ended while the server was out of reach",
+        })
+    }
+}
+
+impl From<v1::Cause> for Loss {
+    fn from(cause: v1::Cause) -> Self {
+        match cause {
+            v1::Cause::Released | v1::Cause::HandedOver | v1::Cause::Cancelled => Self::Released,
+            v1::Cause::Closed => Self::Closed,
+            v1::Cause::Expired => Self::Expired,
+            v1::Cause::Expelled => Self::Expelled,
+            v1::Cause::Forced => Self::Forced,
+            v1::Cause::Preempted => Self::Preempted,
+        }
+    }
+}
+
+impl Error {
+    /// What programs go by: it does not change with the wording.
+    pub fn code(&self) -> &str {
+        match self {
+            Self::BadOptions(_) => "bad-options",
+            Self::Unreachable(_) => "unreachable",
+            Self::Unauthenticated(_) => codes::UNAUTHENTICATED,
+            Self::Forbidden(_) => codes::FORBIDDEN,
+            Self::SessionLost(_) => "session-lost",
+            Self::Lost(_) => "lost",
+            Self::Conflict(_) => "conflict",
+            Self::TimedOut => "timed-out",
+            Self::Deadlock { .. } => "deadlock",
+            Self::GiveWay { code, .. } => code,
+            Self::Refused { code, .. } => code,
+        }
+    }
+
+    /// Whether another try, or another server, may do better.
+    pub(crate) fn may_pass(&self) -> bool {
+        matches!(self, Self::Unreachable(_))
+    }
+}
+
+impl From<v1::Failed> for Error {
+    fn from(failed: v1::Failed) -> Self {
+        let v1::Failed { code, message, cycle } = failed;
+        match code.as_str() {
+            codes::UNAVAILABLE => Self::Unreachable(message),
+            codes::UNAUTHENTICATED => Self::Unauthenticated(message),
+            codes::FORBIDDEN => Self::Forbidden(message),
+            codes::UNKNOWN_SESSION | "session-ended" => Self::SessionLost(Loss::Gone),
+            "lost" => Self::Lost(Loss::Gone),
+            "conflict" => Self::Conflict(message),
+            "timed-out" => Self::TimedOut,
+            "deadlock" => Self::Deadlock { cycle, message },
+            "died" => Self::GiveWay { code: "died", message },
+            "wounded" => Self::GiveWay { code: "wounded", message },
+            _ => Self::Refused { code, message },
+        }
+    }
+}
+
+impl From<Status> for Error {
+    fn from(status: Status) -> Self {
+        let message = status.message().to_owned();
+        match status.code() {
+            Code::Unauthenticated => Self::Unauthenticated(message),
+            Code::PermissionDenied => Self::Forbidden(message),
+            Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown => {
+                Self::Unreachable(message)
+            }
+            code => {
+                let code = match status.metadata().get("conclave-code").map(|code| code.to_str()) {
+                    Some(Ok(code)) => code.to_owned(),
+                    _ => format!("{code:?}"),
+                };
+                Self::Refused { code, message }
+            }
+        }
+    }
+}
+
+impl From<tonic::transport::Error> for Error {
+    fn from(error: tonic::transport::Error) -> Self {
+        // The outermost says no more than that something went wrong.
+        let mut deepest: &dyn std::error::Error = &error;
+        while let Some(source) = deepest.source() {
+            deepest = source;
+        }
+        Self::Unreachable(deepest.to_string())
+    }
+}

@@ -1,0 +1,213 @@
+//! The connection: one stream to one of the servers at a time, and another when it breaks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use conclave_api::v1::ask::What;
+use conclave_api::v1::conclave_client::ConclaveClient;
+use conclave_api::v1::tell::What as Told;
+use conclave_api::v1::{self, Ask, Tell};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::service::Interceptor;
+use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Status, Streaming};
+
+use crate::book::{Book, Shared};
+use crate::lease::Moment;
+use crate::{Error, Loss};
+
+/// The server's methods.
+pub(crate) type Rpc = ConclaveClient<InterceptedService<Channel, Bearer>>;
+
+/// How the connection does.
+#[derive(Clone, Default)]
+pub(crate) struct Line {
+    /// The server that is connected.
+    pub(crate) rpc: Option<Rpc>,
+    /// Why the last attempt failed.
+    pub(crate) error: Option<Error>,
+}
+
+/// Shows the client's token with every call.
+#[derive(Clone)]
+pub(crate) struct Bearer(Option<MetadataValue<Ascii>>);
+
+impl Interceptor for Bearer {
+    fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
+        if let Some(bearer) = &self.0 {
+            request.metadata_mut().insert("authorization", bearer.clone());
+        }
+        Ok(request)
+    }
+}
+
+/// Answers may list many locks.
+const LONGEST_ANSWER: usize = 64 << 20;
+/// The shortest pause after an attempt that failed.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// Does all that a client does in the background, until it has nothing to do any more.
+pub(crate) async fn run(
+    shared: Arc<Shared>,
+    endpoints: Vec<Endpoint>,
+    bearer: Option<MetadataValue<Ascii>>,
+) {
+    let (shared, bearer) = (Running(shared), Bearer(bearer));
+    tokio::select! {
+        () = shared.0.stay_connected(&endpoints, &bearer) => {}
+        () = shared.0.beat() => {}
+    }
+}
+
+/// If the task ends, for whatever reason, nothing is renewed any more.
+struct Running(Arc<Shared>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.line.send_replace(Line::default());
+        self.0.visit(|book| {
+            book.outbox = None;
+            book.abandon_all();
+        });
+    }
+}
+
+impl Shared {
+    async fn stay_connected(&self, endpoints: &[Endpoint], bearer: &Bearer) {
+        let mut next = fastrand::usize(..endpoints.len());
+        let mut failures = 0;
+        loop {
+            let endpoint = &endpoints[next % endpoints.len()];
+            match self.dial(endpoint, bearer).await {
+                Ok((rpc, outbox, tells)) => {
+                    self.line.send_replace(Line { rpc: Some(rpc), error: None });
+                    self.visit(|book| {
+                        book.outbox = Some(outbox);
+                        book.repeat_all();
+                    });
+                    let (heard, error) = self.listen(tells).await;
+                    self.visit(|book| book.outbox = None);
+                    self.line.send_replace(Line { rpc: None, error: Some(error) });
+                    // A server that answered was fine until now, and may be again.
+                    failures = if heard { 0 } else { failures + 1 };
+                }
+                Err(error) => {
+                    self.line.send_replace(Line { rpc: None, error: Some(error) });
+                    failures += 1;
+                }
+            }
+            next += 1;
+            tokio::time::sleep(self.pause(failures, endpoints.len())).await;
+        }
+    }
+
+    /// How long to wait after so many failures in a row: longer each time all servers were tried, and never
+    /// the same for all clients.
+    fn pause(&self, failures: u32, endpoints: usize) -> Duration {
+        let rounds = failures / u32::try_from(endpoints).unwrap_or(u32::MAX);
+        let longest = SHORTEST_PAUSE * 2_u32.saturating_pow(rounds.min(16));
+        longest.min(self.options.longest_pause).mul_f64(fastrand::f64())
+    }
+
+    async fn dial(
+        &self,
+        endpoint: &Endpoint,
+        bearer: &Bearer,
+    ) -> Result<(Rpc, mpsc::UnboundedSender<Ask>, Streaming<Tell>), Error> {
+        let dial = async {
+            let channel = endpoint.connect().await?;
+            let rpc = ConclaveClient::with_interceptor(channel, bearer.clone());
+            let mut rpc = rpc.max_decoding_message_size(LONGEST_ANSWER);
+            let (outbox, asks) = mpsc::unbounded_channel();
+            // Something to answer, so that it shows at once whether the server does.
+            let id = self.visit(Book::next_id);
+            let echo = Some(What::Echo(v1::Echo::default()));
+            outbox.send(Ask { id, what: echo, ..Ask::default() }).expect("both ends are here");
+            let tells = rpc.talk(UnboundedReceiverStream::new(asks)).await?.into_inner();
+            Ok((rpc, outbox, tells))
+        };
+        match tokio::time::timeout(self.options.connect_timeout, dial).await {
+            Ok(dialled) => dialled,
+            Err(_) => {
+                let uri = endpoint.uri();
+                Err(Error::Unreachable(format!("{uri} does not answer")))
+            }
+        }
+    }
+
+    /// Listens until the connection breaks. Says whether anything was heard, and why it broke.
+    async fn listen(&self, mut tells: Streaming<Tell>) -> (bool, Error) {
+        let mut heard = false;
+        loop {
+            let tell = tokio::select! {
+                biased;
+                () = self.hang_up.notified() => {
+                    return (heard, Error::Unreachable("the server is silent".to_owned()));
+                }
+                tell = tells.message() => tell,
+            };
+            match tell {
+                Ok(Some(tell)) => {
+                    heard = true;
+                    self.visit(|book| book.hear(tell));
+                }
+                Ok(None) => {
+                    return (heard, Error::Unreachable("the server hung up".to_owned()));
+                }
+                Err(status) => return (heard, status.into()),
+            }
+        }
+    }
+}
+
+impl Book {
+    /// Takes note of what the server says.
+    fn hear(&mut self, tell: Tell) {
+        let Tell { session, id, what } = tell;
+        let Some(what) = what else { return };
+        match (session, id, what) {
+            (_, id, Told::Alive(alive)) => self.renewed(id, &alive.gone, Moment::now()),
+            (_, id, Told::Opened(opened)) => self.opened(id, &opened),
+            (0, id, Told::Failed(failed)) => {
+                self.not_renewed(id, Moment::now());
+                self.not_opened(id, failed);
+            }
+            (_, 0, Told::Ended(ended)) => self.ended(session, ended.cause().into()),
+            (_, 0, Told::Lost(lost)) => self.lost(session, &lost),
+            (_, 0, Told::Deposed(deposed)) => {
+                let tracked = self.sessions.get_mut(&session);
+                if let Some(led) = tracked.and_then(|tracked| tracked.terms.remove(&deposed.term)) {
+                    led.term.lose(deposed.cause().into());
+                }
+            }
+            (_, 0, Told::Yield(please)) => {
+                let terms = self.sessions.get(&session).map(|tracked| &tracked.terms);
+                if let Some(led) = terms.and_then(|terms| terms.get(&please.term)) {
+                    let within = Duration::from_millis(please.within_ms);
+                    led.term.ask_to_yield(Moment::now().plus(within));
+                }
+            }
+            (0, ..) | (_, 0, _) => {}
+            (session, id, what) => self.answered(session, id, what),
+        }
+    }
+
+    fn not_opened(&mut self, id: u64, failed: v1::Failed) {
+        if let Some(opening) = self.opening.remove(&id) {
+            let _ = opening.reply.send(Err(failed.into()));
+        }
+    }
+
+    fn lost(&mut self, session: u64, lost: &v1::Lost) {
+        let Some(tracked) = self.sessions.get_mut(&session) else { return };
+        if let Some(held) = tracked.holds.get(&lost.token) {
+            held.hold.lose(Loss::from(lost.cause()));
+            if held.hold.locks.len() == 1 {
+                tracked.holds.remove(&lost.token);
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+use std::fmt;
+use std::time::Duration;
+
+use tonic::metadata::{Ascii, MetadataValue};
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
+
+use crate::Error;
+
+/// Where the servers are and who the client is.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The servers: `host:port`, `http://host:port` or `https://host:port`.
+    pub endpoints: Vec<String>,
+    /// What the client is let in by.
+    pub token: Option<Secret>,
+    /// How to talk to the servers in secret.
+    pub tls: Option<Tls>,
+    /// What the client is called, for people; the program's name unless told otherwise.
+    pub name: String,
+    /// Where it runs, for people; the machine's name unless told otherwise.
+    pub host: String,
+    /// How long it may take to reach a server, and to have an answer to what concerns no session.
+    pub connect_timeout: Duration,
+    /// The longest pause between two attempts to reach a server.
+    pub longest_pause: Duration,
+}
+
+impl Options {
+    /// The options of a client of these servers, separated by commas.
+    pub fn new(endpoints: impl AsRef<str>) -> Self {
+        let endpoints = endpoints.as_ref().split(',').map(str::trim);
+        Self {
+            endpoints: endpoints.filter(|one| !one.is_empty()).map(str::to_owned).collect(),
+            token: None,
+            tls: None,
+            name: program(),
+            host: machine(),
+            connect_timeout: Duration::from_secs(5),
+            longest_pause: Duration::from_secs(2),
+        }
+    }
+
+    /// The same with a token.
+    #[must_use]
+    pub fn token(mut self, token: impl Into<Secret>) -> Self {
+        self.token = Some(token.into());
+        self
+    }
+
+    /// The same, in secret.
+    #[must_use]
+    pub fn tls(mut self, tls: Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// The same under another name.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// The same with other patience.
+    #[must_use]
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.connect_timeout = timeout;
+        self
+    }
+
+    /// What goes with every call.
+    pub(crate) fn bearer(&self) -> Result<Option<MetadataValue<Ascii>>, Error> {
+        let Some(token) = &self.token else { return Ok(None) };
+        let mut value = MetadataValue::try_from(format!("Bearer {}", token.0))
+            .map_err(|_| Error::BadOptions("a token is made of visible letters".to_owned()))?;
+        value.set_sensitive(true);
+        Ok(Some(value))
+    }
+
+    pub(crate) fn dialled(&self) -> Result<Vec<Endpoint>, Error> {
+        if self.endpoints.is_empty() {
+            return Err(Error::BadOptions("a client needs the address of a server".to_owned()));
+        }
+        self.endpoints.iter().map(|endpoint| self.endpoint(endpoint)).collect()
+    }
+
+    fn endpoint(&self, address: &str) -> Result<Endpoint, Error> {
+        let bad = |why: &str| Error::BadOptions(format!("{address}: {why}"));
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        let uri = match address.split_once("://") {
+            None => format!("{scheme}://{address}"),
+            Some(("http", _)) if self.tls.is_some() => {
+                return Err(bad("begins with http, but TLS was asked for"));
+            }
+            Some(("https", _)) if self.tls.is_none() => {
+                return Err(bad("needs to know whom to trust; give it a certificate authority"));
+            }
+            Some(("http" | "https", _)) => address.to_owned(),
+            Some(_) => return Err(bad("begins with neither http nor https")),
+        };
+        let endpoint = Endpoint::from_shared(uri).map_err(|_| bad("is no host:port"))?;
+        if endpoint.uri().port().is_none() {
+            return Err(bad("has no port"));
+        }
+        let endpoint = endpoint
+            .connect_timeout(self.connect_timeout)
+            .tcp_nodelay(true)
+            // A server that has gone silent is given up, also while nothing is asked of it.
+            .http2_keep_alive_interval(Duration::from_secs(5))
+            .keep_alive_timeout(Duration::from_secs(5))
+            .keep_alive_while_idle(true);
+        let Some(tls) = &self.tls else { return Ok(endpoint) };
+        endpoint.tls_config(tls.config()).map_err(|_| bad("the certificates make no sense"))
+    }
+}
+
+/// Whom to trust and what to show, in PEM.
+#[derive(Clone)]
+pub struct Tls {
+    /// The authority that has signed the servers' certificates.
+    pub ca: Vec<u8>,
+    /// The client's own certificate and its key, if the servers want to see one.
+    pub identity: Option<(Vec<u8>, Secret)>,
+    /// The name in the servers' certificates, if it is not their host name.
+    pub domain: Option<String>,
+}
+
+impl Tls {
+    /// Trusts servers with a certificate of this authority.
+    pub fn trusting(ca: impl Into<Vec<u8>>) -> Self {
+        Self { ca: ca.into(), identity: None, domain: None }
+    }
+
+    /// The same, and shows this certificate.
+    #[must_use]
+    pub fn showing(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Secret>) -> Self {
+        self.identity = Some((certificate.into(), key.into()));
+        self
+    }
+
+    /// The same with servers that call themselves so.
+    #[must_use]
+    pub fn domain(mut self, domain: impl Into<String>) -> Self {
+        self.domain = Some(domain.into());
+        self
+    }
+
+    fn config(&self) -> ClientTlsConfig {
+        let mut config = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&self.ca));
+        if let Some((certificate, key)) = &self.identity {
+            config = config.identity(Identity::from_pem(certificate, &key.0));
+        }
+        match &self.domain {
+            Some(domain) => config.domain_name(domain),
+            None => config,
+        }
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let identity = self.identity.as_ref().map(|_| "…");
+        f.debug_struct("Tls").field("identity", &identity).field("domain", &self.domain).finish()
+    }
+}
+
+/// Something that is not for everybody's eyes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl From<String> for Secret {
+    fn from(secret: String) -> Self {
+        Self(secret)
+    }
+}
+
+impl From<&str> for Secret {
+    fn from(secret: &str) -> Self {
+        Self(secret.to_owned())
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+fn program() -> String {
+    let path = std::env::current_exe().ok();
+    let name = path.as_deref().and_then(|path| path.file_name());
+    name.map_or_else(|| "client".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+fn machine() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_come_in_several_forms() {
+        let uris = |options: Options| -> Vec<String> {
+            let endpoints = options.dialled().expect("they make sense");
+            endpoints.iter().map(|endpoint| endpoint.uri().to_string()).collect()
+        };
+        assert_eq!(
+            uris(Options::new("a:1, http://b:2,[::1]:3,")),
+            ["http://a:1/", "http://b:2/", "http://[::1]:3/"]
+        );
+        for bad in ["", ",", "a", "ftp://a:1", "https://a:1", "a b:1", "http://a"] {
+            let error = Options::new(bad).dialled().expect_err(bad);
+            assert_eq!(error.code(), "bad-options", "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let tls = Tls::trusting("ca").showing("mine", "hush").domain("d");
+        let options = Options::new("a:1").token("hush").tls(tls);
+        assert!(!format!("{options:?}").contains("hush"));
+        let bearer = options.bearer().expect("it is fine").expect("there is one");
+        assert!(!format!("{bearer:?}").contains("hush"));
+        assert!(Options::new("a:1").token("two\nlines").bearer().is_err());
+    }
+}

@@ -1,0 +1,341 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use conclave_api::v1::ask::What;
+use tokio::sync::oneshot;
+
+use crate::acquire::{Acquire, Want};
+use crate::book::{Chore, Outcome, Shared};
+use crate::client::Handle;
+use crate::lease::Moment;
+use crate::requests::Answer;
+use crate::things::{Vital, come_true};
+use crate::{Error, Guard, Loss};
+
+/// How a session is to be.
+#[derive(Clone, Debug, Default)]
+pub struct SessionOptions {
+    /// How long it lives when it is not renewed: 15 seconds unless told otherwise.
+    pub ttl: Option<Duration>,
+    /// What it is called, for people; as the client unless told otherwise.
+    pub name: Option<String>,
+    /// In a deadlock the lowest loses, where the server is told to go by that.
+    pub priority: i32,
+}
+
+impl SessionOptions {
+    /// The time-to-live unless told otherwise.
+    pub const DEFAULT_TTL: Duration = Duration::from_secs(15);
+
+    /// A session that lives for so long when it is not renewed.
+    pub fn ttl(ttl: Duration) -> Self {
+        Self { ttl: Some(ttl), ..Self::default() }
+    }
+
+    /// The same under another name.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// The same with another priority.
+    #[must_use]
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
+}
+
+/// A session: what holds locks, and lives as long as it is renewed.
+///
+/// It is renewed in the background until the last handle and the last guard are dropped, and is then closed.
+///
+/// # Threads of control
+///
+/// The server finds deadlocks by who waits for what while holding what, so it has to know which locks and
+/// which waits belong together. That is what a handle stands for: **what is done through one handle is
+/// one thread of control, and a clone is another one of the same session.** So a task that takes one lock
+/// after the other through its handle is seen as what it is, and so are two tasks with a clone each.
+///
+/// Tasks that share one handle by reference are taken for one. A lock that one of them holds is refused to
+/// the other, and a deadlock may be seen where one of them would still have let go; so give each a clone.
+/// If one handle waits for two things at once all the same (in a `join!`, say), the second wait
+/// is on account of a fresh thread of control: nothing fails, but a deadlock by way of it is not found. To
+/// take several locks at once, [`lock_all`](Self::lock_all) is better.
+#[derive(Debug)]
+pub struct Session {
+    keep: Arc<Keep>,
+    thread: Arc<Thread>,
+}
+
+/// A thread of control.
+#[derive(Debug)]
+pub(crate) struct Thread {
+    owner: u32,
+    /// It waits for something.
+    waits: AtomicBool,
+}
+
+/// What keeps a session open.
+#[derive(Debug)]
+pub(crate) struct Keep {
+    handle: Arc<Handle>,
+    id: u64,
+    vital: Arc<Vital>,
+    last_owner: AtomicU32,
+}
+
+impl Clone for Session {
+    /// The same session, as another thread of control.
+    fn clone(&self) -> Self {
+        let thread = Arc::new(self.keep.fresh_thread());
+        Self { keep: self.keep.clone(), thread }
+    }
+}
+
+impl Session {
+    pub(crate) fn new(handle: Arc<Handle>, id: u64, vital: Arc<Vital>) -> Self {
+        let keep = Keep { handle, id, vital, last_owner: AtomicU32::new(0) };
+        let thread = Thread { owner: 0, waits: AtomicBool::new(false) };
+        Self { keep: Arc::new(keep), thread: Arc::new(thread) }
+    }
+
+    pub(crate) fn keep(&self) -> &Arc<Keep> {
+        &self.keep
+    }
+
+    /// The session's number.
+    pub fn id(&self) -> u64 {
+        self.keep.id
+    }
+
+    /// Which thread of control of the session this handle is.
+    pub fn owner(&self) -> u32 {
+        self.thread.owner
+    }
+
+    /// How long it lives when it is not renewed.
+    pub fn ttl(&self) -> Duration {
+        self.keep.vital.lease.ttl()
+    }
+
+    /// Whether it is certain to live. This reads the clock: it is true at no time at which the server may
+    /// have ended the session for want of renewal, even if this program was stopped for hours just before.
+    pub fn is_alive(&self) -> bool {
+        self.keep.is_alive()
+    }
+
+    /// For how much longer it is certain to live, even if it is not renewed any more.
+    pub fn remaining(&self) -> Duration {
+        self.keep.vital.lease.remaining(Moment::now())
+    }
+
+    /// Waits until it is over, and says why.
+    pub fn lost(&self) -> impl Future<Output = Loss> + Send + 'static {
+        come_true(self.keep.vital.loss.subscribe(), Loss::Closed)
+    }
+
+    /// Has something done when it is lost, right then and on the thread that finds out; so it should not
+    /// take long. If it is lost already, that is now.
+    pub fn on_loss(&self, then: impl FnOnce(Loss) + Send + 'static) {
+        let Keep { id, vital, .. } = &*self.keep;
+        self.keep.shared().visit(|book| book.on_loss(*id, vital, Box::new(then)));
+    }
+
+    /// Ends it, and with it all that it holds.
+    pub async fn close(self) -> Result<(), Error> {
+        let loss = *self.keep.vital.loss.borrow();
+        if let Some(loss) = loss {
+            return Err(Error::SessionLost(loss));
+        }
+        let (reply, closed) = oneshot::channel();
+        self.keep.shared().visit(|book| book.close(self.keep.id, Loss::Closed, Some(reply)));
+        match closed.await {
+            Ok(closed) => closed.map(drop),
+            Err(_) => Err(Error::SessionLost(Loss::Closed)),
+        }
+    }
+
+    /// Waits for a lock that nobody else is to hold at the same time.
+    pub async fn lock(&self, name: impl Into<String>) -> Result<Guard, Error> {
+        self.acquire(Acquire::exclusive(name)).await
+    }
+
+    /// Takes a lock if it can be had at once.
+    pub async fn try_lock(&self, name: impl Into<String>) -> Result<Option<Guard>, Error> {
+        self.try_acquire(Acquire::exclusive(name)).await
+    }
+
+    /// Waits for a lock, but not for longer than so.
+    pub async fn lock_timeout(
+        &self,
+        name: impl Into<String>,
+        timeout: Duration,
+    ) -> Result<Guard, Error> {
+        self.acquire(Acquire::exclusive(name).timeout(timeout)).await
+    }
+
+    /// Waits for a lock that others may share.
+    pub async fn read(&self, name: impl Into<String>) -> Result<Guard, Error> {
+        self.acquire(Acquire::shared(name)).await
+    }
+
+    /// Waits for some permits of those that there are.
+    pub async fn permits(
+        &self,
+        name: impl Into<String>,
+        take: u32,
+        of: u32,
+    ) -> Result<Guard, Error> {
+        self.acquire(Acquire::permits(name, take, of)).await
+    }
+
+    /// Waits for several locks, and has all of them at once or none.
+    pub async fn lock_all(&self, wants: impl IntoIterator<Item = Want>) -> Result<Guard, Error> {
+        self.acquire(Acquire::all(wants)).await
+    }
+
+    /// Takes what was asked for if it can be had at once.
+    pub async fn try_acquire(&self, acquire: Acquire) -> Result<Option<Guard>, Error> {
+        match self.acquire(acquire.at_once()).await {
+            Ok(guard) => Ok(Some(guard)),
+            Err(Error::Conflict(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Asks for locks.
+    ///
+    /// If the future is dropped before it is done, nothing comes of it: the request leaves the queue, or
+    /// what it was granted is given back.
+    pub async fn acquire(&self, acquire: Acquire) -> Result<Guard, Error> {
+        // A thread of control waits for one thing at a time.
+        let fresh = self.thread.waits.load(Ordering::SeqCst);
+        let thread = match acquire.owner {
+            Some(owner) => Arc::new(Thread { owner, waits: AtomicBool::new(false) }),
+            None if fresh => Arc::new(self.keep.fresh_thread()),
+            None => self.thread.clone(),
+        };
+        let limit = acquire.timeout.filter(|timeout| !timeout.is_zero());
+        let (what, on_waiting) = acquire.into_ask(thread.owner);
+        let waiting = thread.wait();
+        let answer = self.keep.ask_within(what, on_waiting, limit).await;
+        drop(waiting);
+        match answer? {
+            Outcome::Held(hold) => Ok(Guard::new(self.keep.clone(), hold, thread)),
+            Outcome::Done | Outcome::Leads(_) => Err(out_of_turn()),
+        }
+    }
+}
+
+/// The server times a wait; if it cannot be heard, it is given so much longer.
+const GRACE: Duration = Duration::from_millis(500);
+
+impl Keep {
+    pub(crate) fn shared(&self) -> &Shared {
+        self.handle.shared()
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(crate) fn is_alive(&self) -> bool {
+        let alive = self.vital.is_alive();
+        if !alive && self.vital.loss.borrow().is_none() {
+            // The heart has not noticed yet.
+            self.shared().poke.notify_one();
+        }
+        alive
+    }
+
+    fn fresh_thread(&self) -> Thread {
+        let owner = self.last_owner.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
+        Thread { owner, waits: AtomicBool::new(false) }
+    }
+
+    /// Asks something, and waits for the answer for as long as the session lives.
+    pub(crate) async fn ask(&self, what: What) -> Answer {
+        self.ask_within(what, None, None).await
+    }
+
+    /// The same, but not for longer than so.
+    pub(crate) async fn ask_within(
+        &self,
+        what: What,
+        on_waiting: Option<Chore>,
+        limit: Option<Duration>,
+    ) -> Answer {
+        let (reply, answer) = oneshot::channel();
+        let ask = |book: &mut crate::book::Book| book.ask(self.id, what, Some(reply), on_waiting);
+        let Some(number) = self.shared().visit(ask) else {
+            return Err(Error::SessionLost(self.vital.loss()));
+        };
+        let mut asking = Asking { keep: self, number, answer, answered: false };
+        let answer = match limit {
+            None => asking.answer().await,
+            Some(limit) => match tokio::time::timeout(limit + GRACE, asking.answer()).await {
+                Ok(answer) => answer,
+                Err(_) => Err(Error::TimedOut),
+            },
+        };
+        // A lease may have run out between the answer and whoever reads it.
+        if answer.is_ok() && !self.is_alive() {
+            return Err(Error::SessionLost(self.vital.loss()));
+        }
+        answer
+    }
+}
+
+impl Drop for Keep {
+    fn drop(&mut self) {
+        self.shared().visit(|book| book.close(self.id, Loss::Closed, None));
+    }
+}
+
+/// Somebody waits for an answer. If it stops doing so, nothing is to come of the request.
+struct Asking<'a> {
+    keep: &'a Keep,
+    number: u64,
+    answer: oneshot::Receiver<Answer>,
+    answered: bool,
+}
+
+impl Asking<'_> {
+    async fn answer(&mut self) -> Answer {
+        let answer = (&mut self.answer).await;
+        self.answered = true;
+        answer.unwrap_or(Err(Error::SessionLost(Loss::Closed)))
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        if !self.answered {
+            let Self { keep, number, answer, .. } = self;
+            keep.shared().visit(|book| book.abandon(keep.id, *number, answer));
+        }
+    }
+}
+
+impl Thread {
+    /// It waits until what is returned is dropped.
+    pub(crate) fn wait(&self) -> impl Drop + '_ {
+        struct Waiting<'a>(&'a Thread);
+        impl Drop for Waiting<'_> {
+            fn drop(&mut self) {
+                self.0.waits.store(false, Ordering::SeqCst);
+            }
+        }
+        self.waits.store(true, Ordering::SeqCst);
+        Waiting(self)
+    }
+}
+
+/// The server answered something else than was asked.
+pub(crate) fn out_of_turn() -> Error {
+    let message = "the server answered something else than was asked".to_owned();
+    Error::Refused { code: "out-of-turn".to_owned(), message }
+}

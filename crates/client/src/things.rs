@@ -1,0 +1,132 @@
+//! What handles and the book both look at: whether a session lives, a lock is held, a leader leads.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::watch;
+
+use crate::Loss;
+use crate::lease::{Lease, Moment};
+
+/// Whether a session lives.
+#[derive(Debug)]
+pub(crate) struct Vital {
+    pub(crate) lease: Lease,
+    pub(crate) loss: watch::Sender<Option<Loss>>,
+}
+
+impl Vital {
+    /// Whether it lives now, by the clock.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.lease.lasts(Moment::now())
+    }
+
+    /// Why it is over; that nobody has said so yet means that nobody renewed it.
+    pub(crate) fn loss(&self) -> Loss {
+        self.loss.borrow().unwrap_or(Loss::Expired)
+    }
+}
+
+/// Locks that were granted together.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    pub(crate) locks: Vec<String>,
+    token: AtomicU64,
+    epochs: Mutex<Vec<u64>>,
+    loss: watch::Sender<Option<Loss>>,
+}
+
+impl Hold {
+    pub(crate) fn new(locks: Vec<String>, token: u64, epochs: Vec<u64>) -> Self {
+        let (token, epochs) = (AtomicU64::new(token), Mutex::new(epochs));
+        Self { locks, token, epochs, loss: watch::Sender::new(None) }
+    }
+
+    pub(crate) fn token(&self) -> u64 {
+        self.token.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn epochs(&self) -> Vec<u64> {
+        self.epochs.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// It is held by another grant from now on.
+    pub(crate) fn regrant(&self, token: u64, epochs: Vec<u64>) {
+        self.token.store(token, Ordering::SeqCst);
+        *self.epochs.lock().unwrap_or_else(PoisonError::into_inner) = epochs;
+    }
+
+    pub(crate) fn lose(&self, loss: Loss) {
+        tell_once(&self.loss, loss);
+    }
+
+    pub(crate) fn loss(&self) -> Option<Loss> {
+        *self.loss.borrow()
+    }
+
+    pub(crate) fn lost(&self) -> impl Future<Output = Loss> + Send + 'static {
+        come_true(self.loss.subscribe(), Loss::Released)
+    }
+}
+
+/// A leadership.
+#[derive(Debug)]
+pub(crate) struct Term {
+    pub(crate) election: String,
+    pub(crate) number: u64,
+    loss: watch::Sender<Option<Loss>>,
+    /// When it has to be over, once it is asked to yield.
+    yield_by: watch::Sender<Option<Moment>>,
+}
+
+impl Term {
+    pub(crate) fn new(election: String, number: u64) -> Self {
+        let (loss, yield_by) = (watch::Sender::new(None), watch::Sender::new(None));
+        Self { election, number, loss, yield_by }
+    }
+
+    pub(crate) fn lose(&self, loss: Loss) {
+        tell_once(&self.loss, loss);
+    }
+
+    pub(crate) fn loss(&self) -> Option<Loss> {
+        *self.loss.borrow()
+    }
+
+    pub(crate) fn lost(&self) -> impl Future<Output = Loss> + Send + 'static {
+        come_true(self.loss.subscribe(), Loss::Released)
+    }
+
+    pub(crate) fn ask_to_yield(&self, by: Moment) {
+        self.yield_by.send_replace(Some(by));
+    }
+
+    pub(crate) fn yield_by(&self) -> Option<Moment> {
+        *self.yield_by.borrow()
+    }
+
+    pub(crate) fn asked_to_yield(&self) -> watch::Receiver<Option<Moment>> {
+        self.yield_by.subscribe()
+    }
+}
+
+/// What was said first stands.
+fn tell_once(told: &watch::Sender<Option<Loss>>, loss: Loss) {
+    told.send_if_modified(|told| {
+        let first = told.is_none();
+        told.get_or_insert(loss);
+        first
+    });
+}
+
+/// Waits until something is said; if nobody is left who could, it is `otherwise`.
+pub(crate) async fn come_true<T: Clone + Send + Sync>(
+    mut said: watch::Receiver<Option<T>>,
+    otherwise: T,
+) -> T {
+    match said.wait_for(Option::is_some).await {
+        Ok(said) => said.clone().unwrap_or(otherwise),
+        Err(_) => otherwise,
+    }
+}

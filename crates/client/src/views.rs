@@ -1,0 +1,123 @@
+//! What can be seen of the service, and what operators do.
+
+use std::time::Duration;
+
+use conclave_api::v1;
+use tonic::{Response, Status};
+
+use crate::line::Rpc;
+use crate::{Client, Error};
+
+/// How long to wait before something that changes nothing is asked again.
+const PAUSE: Duration = Duration::from_millis(100);
+
+impl Client {
+    /// The locks that somebody holds or waits for whose names begin so, by name.
+    pub async fn locks(&self, prefix: &str) -> Result<Vec<v1::Lock>, Error> {
+        let mut all: Vec<v1::Lock> = Vec::new();
+        loop {
+            let after = all.last().map(|lock| lock.name.clone()).unwrap_or_default();
+            let list = v1::ListLocks { prefix: prefix.to_owned(), after, limit: 0 };
+            let page = self.see(list, async |mut rpc, list| rpc.locks(list).await).await?;
+            let last = !page.more || page.locks.is_empty();
+            all.extend(page.locks);
+            if last {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// The sessions, the oldest first.
+    pub async fn sessions(&self) -> Result<Vec<v1::Session>, Error> {
+        let mut all: Vec<v1::Session> = Vec::new();
+        loop {
+            let after = all.last().map_or(0, |session| session.session);
+            let list = v1::ListSessions { after, limit: 0 };
+            let page = self.see(list, async |mut rpc, list| rpc.sessions(list).await).await?;
+            let last = !page.more || page.sessions.is_empty();
+            all.extend(page.sessions);
+            if last {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// The elections that somebody stands in whose names begin so, by name.
+    pub async fn elections(&self, prefix: &str) -> Result<Vec<v1::Election>, Error> {
+        let mut all: Vec<v1::Election> = Vec::new();
+        loop {
+            let after = all.last().map(|election| election.name.clone()).unwrap_or_default();
+            let list = v1::ListElections { prefix: prefix.to_owned(), after, limit: 0 };
+            let page = self.see(list, async |mut rpc, list| rpc.elections(list).await).await?;
+            let last = !page.more || page.elections.is_empty();
+            all.extend(page.elections);
+            if last {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Who holds a lock, who waits for it, what these wait for, and the deadlock if there is one.
+    pub async fn why(&self, lock: &str) -> Result<v1::Reasons, Error> {
+        let named = v1::Named { name: lock.to_owned() };
+        self.see(named, async |mut rpc, named| rpc.why(named).await).await
+    }
+
+    /// Who waits for whom.
+    pub async fn graph(&self) -> Result<v1::WaitGraph, Error> {
+        self.see(v1::ShowGraph {}, async |mut rpc, show| rpc.graph(show).await).await
+    }
+
+    /// What the server is and how it does.
+    pub async fn status(&self) -> Result<v1::NodeStatus, Error> {
+        self.see(v1::ShowStatus {}, async |mut rpc, show| rpc.status(show).await).await
+    }
+
+    /// Takes a lock from whoever holds it; with a token, only from the holder with that. The reason is
+    /// recorded.
+    pub async fn force_release(
+        &self,
+        lock: &str,
+        token: Option<u64>,
+        reason: &str,
+    ) -> Result<(), Error> {
+        let take = v1::TakeLock { lock: lock.to_owned(), token, reason: reason.to_owned() };
+        self.rpc().await?.force_release(take).await?;
+        Ok(())
+    }
+
+    /// Ends a session. The reason is recorded.
+    pub async fn expel(&self, session: u64, reason: &str) -> Result<(), Error> {
+        let end = v1::EndSession { session, reason: reason.to_owned() };
+        self.rpc().await?.expel(end).await?;
+        Ok(())
+    }
+
+    /// Ends a leadership. The reason is recorded.
+    pub async fn depose(&self, election: &str, reason: &str) -> Result<(), Error> {
+        let (election, reason) = (election.to_owned(), reason.to_owned());
+        self.rpc().await?.depose(v1::EndLeadership { election, reason }).await?;
+        Ok(())
+    }
+
+    /// Asks something that changes nothing, if need be again.
+    async fn see<Q: Clone, A>(
+        &self,
+        question: Q,
+        ask: impl AsyncFn(Rpc, Q) -> Result<Response<A>, Status>,
+    ) -> Result<A, Error> {
+        let patience = self.options().connect_timeout;
+        let answer = async {
+            loop {
+                match ask(self.rpc().await?, question.clone()).await.map_err(Error::from) {
+                    Err(error) if error.may_pass() => tokio::time::sleep(PAUSE).await,
+                    answer => return answer.map(Response::into_inner),
+                }
+            }
+        };
+        match tokio::time::timeout(patience, answer).await {
+            Ok(answer) => answer,
+            Err(_) => Err(self.unreachable()),
+        }
+    }
+}
