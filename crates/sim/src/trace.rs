@@ -376,8 +376,6 @@ pub struct Trace {
     pub messages: Vec<Box<str>>,
     /// In full traces: what each request, notice and timer was, by record, as JSON.
     pub notes: BTreeMap<usize, Box<str>>,
-    /// The group of each node after a partition, by record.
-    pub partitions: BTreeMap<usize, Box<[u32]>>,
     /// In full traces: the state of a node after the step that a record began, as JSON.
     pub states: BTreeMap<usize, Box<str>>,
 }

@@ -359,10 +359,6 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
                         of[member.index()] = group;
                     }
                 }
-                if self.environment.tracing >= Tracing::Events {
-                    let trace = &mut self.environment.trace;
-                    trace.partitions.insert(trace.records.len(), of.clone().into());
-                }
                 self.environment.groups = Some(of);
                 self.note(NodeId(0), Event::Partition);
             }
