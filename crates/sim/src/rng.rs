@@ -29,6 +29,13 @@ impl Rng {
         ((u128::from(self.bits()) * u128::from(n)) >> 64) as u64
     }
 
+    /// Puts `items` in any order, all orders being as likely.
+    pub fn shuffle<T>(&mut self, items: &mut [T]) {
+        for last in (1..items.len()).rev() {
+            items.swap(last, self.below(last as u64 + 1) as usize);
+        }
+    }
+
     /// True with the given probability, in millionths.
     pub fn chance(&mut self, millionths: u32) -> bool {
         millionths > 0 && self.below(1_000_000) < u64::from(millionths)

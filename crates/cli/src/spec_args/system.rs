@@ -100,11 +100,8 @@ impl Attributes {
         match self {
             Self::Given(numbers) => numbers.clone(),
             Self::Random => {
-                let mut rng = Rng::new(seed).fork(6);
                 let mut numbers: Vec<u64> = (1..=u64::from(n)).collect();
-                for last in (1..numbers.len()).rev() {
-                    numbers.swap(last, rng.below(last as u64 + 1) as usize);
-                }
+                Rng::new(seed).fork(6).shuffle(&mut numbers);
                 numbers
             }
         }
