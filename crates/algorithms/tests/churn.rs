@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use conclave_algorithms::catalogue::{self, Visitor};
 use conclave_protocol::{
-    Client, Crashes, Entry, Links, NodeId, Property, Protocol, Ranks, Reliable, Setup,
+    Client, Crashes, Entry, NodeId, Property, Protocol, Ranks, Reliable, Setup,
 };
 use conclave_sim::{
     Action, Arrivals, Ask, Delay, Faults, Outcome, Rng, RunSpec, Tracing, Workload,
@@ -125,7 +125,7 @@ fn troubled<P: Protocol>(entry: &Entry<P>, seed: u64) -> RunSpec {
     let n = 3 + rng.below(5) as u32;
     let model = &entry.info.model;
     let mut setup = Setup::new(topology(entry, n, seed));
-    if seed % 3 == 1 && !matches!(model.links, Links::Space | Links::Keys) {
+    if seed % 3 == 1 && !entry.info.elects_several() {
         setup.attributes = (0..n).map(|_| 1 + rng.below(u64::from(n))).collect();
     }
     let members = has_members(entry);

@@ -37,6 +37,11 @@ impl Info {
         self.id.split_once('/').map_or(self.id, |(family, _)| family)
     }
 
+    /// Whether it elects several on purpose, each for those who are near it in space or by key.
+    pub fn elects_several(&self) -> bool {
+        matches!(self.model.links, Links::Space | Links::Keys)
+    }
+
     /// The part of the id after the slash.
     pub fn name(&self) -> &'static str {
         self.id.split_once('/').map_or(self.id, |(_, name)| name)

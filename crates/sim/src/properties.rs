@@ -9,7 +9,7 @@ mod tests;
 
 use std::time::Duration;
 
-use conclave_protocol::{Info, Links, Property};
+use conclave_protocol::{Info, Property};
 use serde::Serialize;
 
 pub use self::limits::Limits;
@@ -71,7 +71,7 @@ pub fn judgeable(info: &Info) -> Vec<Property> {
         _ => &[],
     };
     // Where several lead on purpose, it makes no sense to ask for one.
-    let several = matches!(info.model.links, Links::Space | Links::Keys);
+    let several = info.elects_several();
     let family = if several { &[] } else { family };
     let breaks = |property| info.mutant.is_some_and(|mutant| mutant.breaks == property);
     let wanted = |property: &Property| {

@@ -4,7 +4,7 @@ use std::io::Write;
 
 use conclave_algorithms::catalogue;
 use conclave_check::{CheckSpec, Report, Stop, Verdict};
-use conclave_protocol::{Crashes, Info, Links, Property, Setup, Topology};
+use conclave_protocol::{Crashes, Info, Property, Setup, Topology};
 use serde_json::{Value, json};
 
 use super::args::default_spec;
@@ -55,9 +55,6 @@ fn mortal(spec: &mut CheckSpec, nodes: std::ops::Range<u32>) {
 /// A row of the table: what a search found for each crash point.
 struct Row {
     info: &'static Info,
-    nodes: u32,
-    /// Whether the model has crashes at all, and recoveries.
-    within: Crashes,
     reports: Vec<Report>,
 }
 
@@ -73,13 +70,12 @@ pub(super) fn perform(
     if nodes < 3 {
         return Err(Failure::Usage("--crash-table takes at least three nodes".to_owned()));
     }
-    let several = |info: &Info| matches!(info.model.links, Links::Space | Links::Keys);
     let chosen: Vec<&'static Info> = if id == "election" {
         let all = catalogue::ALL.iter().copied().filter(|info| info.family() == "election");
-        all.filter(|info| info.mutant.is_none() && !several(info)).collect()
+        all.filter(|info| info.mutant.is_none() && !info.elects_several()).collect()
     } else {
         let info = find(id)?;
-        if info.family() != "election" || several(info) {
+        if info.family() != "election" || info.elects_several() {
             let text = format!("--crash-table is about elections of one leader, not about {id}");
             return Err(Failure::Usage(text));
         }
@@ -88,7 +84,7 @@ pub(super) fn perform(
     let mut rows = Vec::new();
     let mut interrupted = false;
     'rows: for info in chosen {
-        let mut row = Row { info, nodes, within: info.model.crashes, reports: Vec::new() };
+        let mut row = Row { info, reports: Vec::new() };
         let mut about = vec![Property::OneLeader, Property::LeaderKnown, Property::BestLeads];
         for (name, change) in POINTS {
             let spec = spec(info, &about, args, change)?;
@@ -108,7 +104,7 @@ pub(super) fn perform(
     }
     search.clear();
     if args.json {
-        let rows: Vec<Value> = rows.iter().map(Row::json).collect();
+        let rows: Vec<Value> = rows.iter().map(|row| row.json(nodes)).collect();
         writeln!(out, "{:#}", json!({ "nodes": nodes, "rows": rows }))?;
     } else if args.markdown {
         write!(out, "{}", markdown(&rows))?;
@@ -149,8 +145,8 @@ impl Row {
     fn is_within(&self, point: usize) -> bool {
         match point {
             0 => true,
-            5 => self.within >= Crashes::Recover,
-            _ => self.within > Crashes::None,
+            5 => self.info.model.crashes >= Crashes::Recover,
+            _ => self.info.model.crashes > Crashes::None,
         }
     }
 
@@ -161,7 +157,7 @@ impl Row {
         })
     }
 
-    fn json(&self) -> Value {
+    fn json(&self, nodes: u32) -> Value {
         let points = self.reports.iter().enumerate().map(|(point, report)| {
             json!({
                 "crash": POINTS[point].0,
@@ -172,9 +168,8 @@ impl Row {
                 "properties": report.verdicts.iter().map(brief).collect::<Vec<_>>(),
             })
         });
-        json!({
-            "algorithm": self.info.id, "nodes": self.nodes, "points": points.collect::<Vec<_>>(),
-        })
+        let points: Vec<Value> = points.collect();
+        json!({ "algorithm": self.info.id, "nodes": nodes, "points": points })
     }
 }
 

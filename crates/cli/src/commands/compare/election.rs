@@ -1,6 +1,6 @@
 //! Elections measured: who calls, what it costs, and which single crash they survive.
 
-use conclave_protocol::{Crashes, Info, Links, Mark, NodeId, Property, Setup, Time};
+use conclave_protocol::{Crashes, Info, Mark, NodeId, Property, Setup, Time};
 use conclave_sim::{
     Action, Arrivals, Ask, Costs, Event, JudgeLimits, Outcome, RunSpec, Superpeers, Tracing,
     Workload, judge,
@@ -74,7 +74,7 @@ fn initiators(live: u32) -> Vec<Vec<u32>> {
 
 /// Measures an algorithm among `nodes` nodes.
 pub(super) fn measure(info: &'static Info, nodes: u32) -> Election {
-    let several = matches!(info.model.links, Links::Space | Links::Keys);
+    let several = info.elects_several();
     let best_is_dead = info.model.crashes > Crashes::None && nodes > 1 && !several;
     let mut election = Election {
         nodes,
