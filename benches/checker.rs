@@ -6,6 +6,8 @@
 //! `cargo bench -p conclave-bench --bench checker`, or only one part of it, by its name: `speed`,
 //! `threads`, `reduction`, `memory` or `bug` after `--`.
 
+mod memory;
+
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -273,12 +275,7 @@ fn measure(what: &str) -> (u64, u64) {
 
 /// The bytes by which the memory of this process grows at the peak of `work`.
 fn growth(work: impl FnOnce()) -> u64 {
-    let kib = |name: &str| {
-        let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
-        let line = status.lines().find(|line| line.starts_with(name)).expect("it is there");
-        line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).expect("a number")
-    };
-    let before = kib("VmRSS:");
+    let before = memory::kib("VmRSS:");
     work();
-    (kib("VmHWM:") - before) * 1024
+    (memory::kib("VmHWM:") - before) * 1024
 }

@@ -5,6 +5,8 @@
 //! Memory is what the process grows by. Times are the least of several rounds, beside what the same
 //! machine needs for a plain ordered map of as many names in the same run.
 
+mod memory;
+
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -223,10 +225,7 @@ impl Memory {
     }
 
     fn now() -> i64 {
-        let status = std::fs::read_to_string("/proc/self/status").expect("Linux has it");
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("it is there");
-        let kib = line.split_whitespace().nth(1).and_then(|kib| kib.parse::<i64>().ok());
-        kib.expect("a number") * 1024
+        memory::kib("VmRSS:") as i64 * 1024
     }
 
     /// How many bytes have come since the last time.

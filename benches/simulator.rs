@@ -2,6 +2,8 @@
 //!
 //! `cargo bench -p conclave-bench --bench simulator`
 
+mod memory;
+
 use std::collections::BinaryHeap;
 use std::hint::black_box;
 use std::time::Duration;
@@ -55,7 +57,7 @@ fn main() {
     println!(
         "  ratio {:.2}; peak memory of this process {} MiB",
         per_event[1] / per_event[0],
-        peak_memory_mib()
+        memory::kib("VmHWM:") / 1024
     );
 }
 
@@ -144,10 +146,4 @@ fn ring(n: u32) -> f64 {
     let config = (entry.config)(&spec.setup).expect("it runs anywhere");
     let mut world = World::<TokenRing, mutex::Client>::new(config, &spec);
     seconds(|| while world.step().is_none() {}) / spec.events as f64
-}
-
-fn peak_memory_mib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap_or("");
-    line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) / 1024
 }
