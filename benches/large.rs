@@ -5,6 +5,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
 
+mod memory;
+
 use std::process::Command;
 use std::time::Instant;
 
@@ -27,7 +29,7 @@ const RUNS: &[Run] = &[
     ("tree-mattern", "tree", 100_000, &[]),
     ("superpeer-dht", "dht", 1_000_000, &[("prefix", "10")]),
     ("superpeer-dht-groups-of-one", "dht", 1_000_000, &[("prefix", "20")]),
-    ("superpeer-tokens", "geometric", 10_000, &[("tokens", "100")]),
+    ("superpeer-tokens", "geometric", 10_000, &[("tokens", "100"), ("periods", "800")]),
     ("superpeer-tokens-corner", "geometric", 10_000, TOKENS_IN_A_CORNER),
     ("superpeer-tokens-3d", "geometric3", 10_000, &[("tokens", "100")]),
     // What an event costs, small and large.
@@ -83,7 +85,8 @@ fn one(name: &str) {
     match id {
         "chang-roberts" => {
             // Ids in random order round the ring.
-            setup.attributes = shuffled(n);
+            setup.attributes = (1..=u64::from(n)).collect();
+            Rng::new(9).shuffle(&mut setup.attributes);
             election(&chang_roberts::PLAIN, setup, name.ends_with("all-call"));
         }
         "ring-list" => election(&ring_list::PLAIN, setup, false),
@@ -92,15 +95,6 @@ fn one(name: &str) {
         id if id.starts_with("superpeer-dht") => superpeers(&superpeer_dht::PLAIN, setup),
         _ => superpeers(&superpeer_tokens::PLAIN, setup),
     }
-}
-
-fn shuffled(n: u32) -> Vec<u64> {
-    let mut rng = Rng::new(9);
-    let mut numbers: Vec<u64> = (1..=u64::from(n)).collect();
-    for last in (1..numbers.len()).rev() {
-        numbers.swap(last, rng.below(last as u64 + 1) as usize);
-    }
-    numbers
 }
 
 fn election<P: election::Algorithm>(entry: &Entry<P>, setup: Setup, all: bool) {
@@ -128,13 +122,7 @@ fn election<P: election::Algorithm>(entry: &Entry<P>, setup: Setup, all: bool) {
 
 fn superpeers<P: election::Algorithm>(entry: &Entry<P>, setup: Setup) {
     let n = f64::from(setup.n());
-    let wanted = match setup.option::<u32>("prefix", 0).expect("a number") {
-        0 => f64::from(setup.option::<u32>("tokens", 0).expect("a number")),
-        prefix => {
-            let groups = f64::from(prefix).exp2();
-            groups * (1.0 - (1.0 - 1.0 / groups).powf(n))
-        }
-    };
+    let wanted = election::superpeers_wanted(&setup).expect("the options are numbers");
     let mut spec = RunSpec::new(&entry.info, setup);
     let outcome = run(entry, &mut spec);
     let found = Superpeers::of(&outcome.beliefs, &spec.setup.topology);
@@ -154,14 +142,8 @@ fn run<P: election::Algorithm>(entry: &Entry<P>, spec: &mut RunSpec) -> Outcome 
         "  {:.1} s, {events} events, an event: {:.1} ns, memory at most {} MiB, {} pending at most",
         took.as_secs_f64(),
         took.as_nanos() as f64 / events as f64,
-        peak_memory_mib(),
+        memory::kib("VmHWM:") / 1024,
         outcome.stats.pending
     );
     outcome
-}
-
-fn peak_memory_mib() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap_or("");
-    line.split_whitespace().nth(1).and_then(|kib| kib.parse::<u64>().ok()).unwrap_or(0) / 1024
 }

@@ -7,7 +7,8 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use conclave_protocol::{Info, Links, Mark, NodeId, Property, Time, Wrap};
+use conclave_algorithms::election::superpeers_wanted;
+use conclave_protocol::{Info, Mark, NodeId, Property, Time, Wrap};
 use conclave_sim::{
     Beyond, Costs, End, Event, JudgeLimits, Outcome, RunSpec, Superpeers, Tracing, Verdict, judge,
     judgeable,
@@ -426,16 +427,7 @@ impl<'a> Report<'a> {
     /// Where several are elected to serve the rest: how good they are, and how many there should be.
     fn superpeers(&self) -> Option<(Superpeers, f64)> {
         let setup = &self.spec.setup;
-        let n = setup.n();
-        let wanted = match self.info.model.links {
-            Links::Space => f64::from(setup.option("tokens", n.div_ceil(100)).ok()?),
-            Links::Keys => {
-                let groups = f64::from(setup.option("prefix", 3_u32).ok()?).exp2();
-                // As many groups as have a member, by chance.
-                groups * (1.0 - (1.0 - 1.0 / groups).powf(f64::from(n)))
-            }
-            _ => return None,
-        };
+        let wanted = superpeers_wanted(setup).filter(|_| self.info.elects_several())?;
         Some((Superpeers::of(&self.outcome.beliefs, &setup.topology), wanted))
     }
 

@@ -309,6 +309,15 @@ impl Topology {
         }
     }
 
+    /// How far apart `count` nodes would be that lie evenly where all are, in units of length: each
+    /// has a square to itself, or a cube if places differ in the third coordinate, too.
+    pub fn even_spacing(&self, count: u32) -> f64 {
+        let deep = self.nodes().any(|node| self.point(node).is_some_and(|it| it.0[2] != 0));
+        // There is a node to each unit of space.
+        let share = f64::from(self.n) / f64::from(count.max(1));
+        if deep { share.cbrt() } else { share.sqrt() }
+    }
+
     /// Who owns which keys, if there are keys.
     pub fn key_space(&self) -> Option<&KeySpace> {
         match &self.shape {

@@ -72,7 +72,7 @@ impl Superpeers {
             reach_most: reach.iter().copied().fold(0.0, f64::max),
             gap: Gap::of(&places),
             random: random(topology, count),
-            grid: even(topology, count),
+            grid: topology.even_spacing(count as u32),
         });
         Self {
             count,
@@ -154,23 +154,13 @@ fn random(topology: &Topology, count: usize) -> Gap {
     let mut sum = Gap::default();
     for _ in 0..DRAWS {
         let mut nodes: Vec<NodeId> = topology.nodes().collect();
-        for i in 0..count.min(nodes.len()) {
-            let other = i + rng.below((nodes.len() - i) as u64) as usize;
-            nodes.swap(i, other);
-        }
+        rng.shuffle(&mut nodes);
         let picked = nodes.iter().take(count).filter_map(|node| topology.point(*node));
         let gap = Gap::of(&picked.collect::<Vec<_>>());
         sum.least += gap.least / f64::from(DRAWS);
         sum.mean += gap.mean / f64::from(DRAWS);
     }
     sum
-}
-
-/// The side of the square or cube that each of `count` has to itself.
-fn even(topology: &Topology, count: usize) -> f64 {
-    let deep = topology.nodes().any(|node| topology.point(node).is_some_and(|it| it.0[2] != 0));
-    let share = f64::from(topology.len()) / count.max(1) as f64;
-    if deep { share.cbrt() } else { share.sqrt() }
 }
 
 #[cfg(test)]

@@ -126,9 +126,20 @@ pub static PLAIN: Entry<SuperpeerDht> = Entry {
     clients: Entry::<SuperpeerDht>::everyone,
 };
 
+/// How many superpeers are to be expected if keys are random: as many as groups have a member.
+pub fn expected(setup: &Setup) -> Result<f64, Unfit> {
+    let groups = f64::from(prefix(setup)?).exp2();
+    Ok(groups * (1.0 - (1.0 - 1.0 / groups).powf(f64::from(setup.n()))))
+}
+
+fn prefix(setup: &Setup) -> Result<u32, Unfit> {
+    let bits = setup.topology.key_space().map_or(64, KeySpace::bits);
+    setup.option("prefix", 3.min(bits))
+}
+
 fn config(setup: &Setup) -> Result<Config, Unfit> {
     let bits = setup.topology.key_space().map_or(64, KeySpace::bits);
-    let prefix = setup.option("prefix", 3.min(bits))?;
+    let prefix = prefix(setup)?;
     if prefix > bits {
         return Err(Unfit::new(format!("prefix={prefix}, but keys have {bits} bits")));
     }

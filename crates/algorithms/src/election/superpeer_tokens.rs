@@ -205,9 +205,14 @@ pub static PLAIN: Entry<SuperpeerTokens> = Entry {
     clients: Entry::<SuperpeerTokens>::everyone,
 };
 
+/// How many tokens there are to be.
+pub fn wanted(setup: &Setup) -> Result<u32, Unfit> {
+    setup.option("tokens", setup.n().div_ceil(100))
+}
+
 fn config(setup: &Setup) -> Result<Config, Unfit> {
     let (topology, n) = (&setup.topology, setup.n());
-    let tokens: u32 = setup.option("tokens", n.div_ceil(100))?;
+    let tokens = wanted(setup)?;
     if tokens == 0 || tokens > n {
         return Err(Unfit::new(format!("tokens={tokens}, but there can be 1 to {n}")));
     }
@@ -227,10 +232,7 @@ fn config(setup: &Setup) -> Result<Config, Unfit> {
     }
     let mut start = nodes[..tokens as usize].to_vec();
     start.sort_unstable();
-    let deep = topology.nodes().any(|node| topology.point(node).is_some_and(|it| it.0[2] != 0));
-    let share = f64::from(n) / f64::from(tokens);
-    // There is a node to each unit of space.
-    let even = if deep { share.cbrt() } else { share.sqrt() };
+    let even = topology.even_spacing(tokens);
     let percent: u32 = setup.option("spacing", 120)?;
     if percent == 0 {
         return Err(Unfit::new("spacing=0, but tokens must be some way apart"));
@@ -245,7 +247,7 @@ fn config(setup: &Setup) -> Result<Config, Unfit> {
         radius,
         threshold: 1.0 / (rest * rest),
         // Twice across all there is.
-        restless: 20 + 2 * if deep { f64::from(n).cbrt() } else { f64::from(n).sqrt() } as u32,
+        restless: 20 + 2 * topology.even_spacing(1) as u32,
         horizon,
         // News make about a unit of length a period.
         memory: 10 + 4 * horizon.ceil() as u32,
