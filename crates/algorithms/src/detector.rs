@@ -63,6 +63,16 @@ impl<P: Algorithm> conclave_protocol::Client<P> for Client {
     }
 }
 
+/// How often to ask, as the option `interval` says, and how long an answer can take, which is no
+/// longer.
+fn rounds(setup: &Setup) -> Result<(Duration, Duration), Unfit> {
+    let (interval, timeout) = (units(setup, "interval", 5)?, setup.delay * 2 + setup.processing);
+    match interval < timeout {
+        true => Err(Unfit::new("interval is shorter than the time-out of 2T + Tproc")),
+        false => Ok((interval, timeout)),
+    }
+}
+
 /// The option `name`, a number of units `T` of which there has to be at least one.
 fn units(setup: &Setup, name: &str, default: u32) -> Result<Duration, Unfit> {
     match setup.option::<u32>(name, default)? {

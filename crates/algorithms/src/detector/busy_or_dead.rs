@@ -39,7 +39,7 @@ use conclave_protocol::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, units};
+use super::{Notice, rounds};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -79,11 +79,7 @@ pub struct Config {
 impl Config {
     /// As the options say.
     pub fn of(setup: &Setup) -> Result<Self, Unfit> {
-        let (interval, timeout) =
-            (units(setup, "interval", 5)?, setup.delay * 2 + setup.processing);
-        if interval < timeout {
-            return Err(Unfit::new("interval is shorter than the time-out of 2T + Tproc"));
-        }
+        let (interval, timeout) = rounds(setup)?;
         let work = setup.delay * setup.option::<u32>("work", 4)?;
         Ok(Self { interval, timeout, work, silent: false })
     }

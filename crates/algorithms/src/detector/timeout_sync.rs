@@ -29,7 +29,7 @@ use conclave_protocol::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, units};
+use super::{Notice, rounds};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -53,11 +53,7 @@ pub struct Config {
 impl Config {
     /// As the options say.
     pub fn of(setup: &Setup) -> Result<Self, Unfit> {
-        let (interval, timeout) =
-            (units(setup, "interval", 5)?, setup.delay * 2 + setup.processing);
-        if interval < timeout {
-            return Err(Unfit::new("interval is shorter than the time-out of 2T + Tproc"));
-        }
+        let (interval, timeout) = rounds(setup)?;
         Ok(Self { interval, timeout })
     }
 }
