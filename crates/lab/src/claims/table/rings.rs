@@ -1,31 +1,25 @@
 //! Elections on a ring.
 
-use conclave_protocol::Property::{self, BestLeads, LeaderKnown, OneLeader, OneLeaderPerEpoch};
+use conclave_protocol::Property::{BestLeads, LeaderKnown, OneLeader, OneLeaderPerEpoch};
 
 use super::super::{Check, Claims};
-use super::LEADER;
-
-const TERMS: &[Property] = &[OneLeader, OneLeaderPerEpoch, LeaderKnown, BestLeads];
-const L1: &[Property] = &[OneLeader];
-const L1Q: &[Property] = &[OneLeaderPerEpoch];
-const L2: &[Property] = &[LeaderKnown];
-const L3: &[Property] = &[BestLeads];
+use super::{L1, L1Q, L2, L3, LEADER, LEADERS};
 
 pub(super) const LE_LANN: Claims = Claims {
     id: "election/le-lann",
-    checks: &[Check::new(3, TERMS), Check::new(4, TERMS)],
-    deep: &[Check::new(3, TERMS).requests(2), Check::new(5, TERMS)],
+    checks: &[Check::new(3, LEADERS), Check::new(4, LEADERS)],
+    deep: &[Check::new(3, LEADERS).requests(2), Check::new(5, LEADERS)],
 };
 
 pub(super) const CHANG_ROBERTS: Claims = Claims {
     id: "election/chang-roberts",
     checks: &[
-        Check::new(3, TERMS),
-        Check::new(4, TERMS),
+        Check::new(3, LEADERS),
+        Check::new(4, LEADERS),
         // Beyond its model: the best node dies, and its id with it.
         Check::new(3, L2).crashes(1).fails(4),
     ],
-    deep: &[Check::new(3, TERMS).requests(2), Check::new(5, TERMS)],
+    deep: &[Check::new(3, LEADERS).requests(2), Check::new(5, LEADERS)],
 };
 
 pub(super) const CHANG_ROBERTS_REPAIRED: Claims = Claims {
@@ -41,7 +35,7 @@ pub(super) const CHANG_ROBERTS_REPAIRED: Claims = Claims {
 
 pub(super) const BY_ATTRIBUTE: Claims = Claims {
     id: "election/by-attribute",
-    checks: &[Check::new(3, TERMS), Check::new(4, TERMS)],
+    checks: &[Check::new(3, LEADERS), Check::new(4, LEADERS)],
     deep: &[],
 };
 
