@@ -105,6 +105,12 @@ pub struct Session {
 }
 
 impl Session {
+    /// Another thread of control of the same session, as a clone is.
+    #[must_use]
+    pub fn thread(&self) -> Self {
+        Self { inner: self.inner.thread(), runtime: self.runtime.clone() }
+    }
+
     /// The session's number.
     pub fn id(&self) -> u64 {
         self.inner.id()

@@ -140,7 +140,7 @@ impl From<v1::Failed> for Error {
             codes::UNAVAILABLE => Self::Unreachable(message),
             codes::UNAUTHENTICATED => Self::Unauthenticated(message),
             codes::FORBIDDEN => Self::Forbidden(message),
-            codes::UNKNOWN_SESSION | "session-ended" => Self::SessionLost(Loss::Gone),
+            codes::UNKNOWN_SESSION => Self::SessionLost(Loss::Gone),
             "lost" => Self::Lost(Loss::Gone),
             "conflict" => Self::Conflict(message),
             "timed-out" => Self::TimedOut,

@@ -132,6 +132,12 @@ impl Book {
         }
     }
 
+    /// The shortest time-to-live of a session that lives.
+    pub(crate) fn shortest_ttl(&self) -> Option<Duration> {
+        let alive = self.sessions.values().filter(|tracked| tracked.closing.is_none());
+        alive.map(|tracked| tracked.vital.lease.ttl()).min()
+    }
+
     /// There is a new connection: everything that may not have been heard is said again.
     pub(crate) fn repeat_all(&mut self) {
         let now = Moment::now();

@@ -104,12 +104,16 @@ impl Shared {
         }
     }
 
-    /// How long to wait after so many failures in a row: longer each time all servers were tried, and never
-    /// the same for all clients.
+    /// How long to wait after so many failures in a row: longer each time all servers were tried, never the
+    /// same for all clients, and never so long that a server comes back in time and a session is lost
+    /// all the same.
     fn pause(&self, failures: u32, endpoints: usize) -> Duration {
         let rounds = failures / u32::try_from(endpoints).unwrap_or(u32::MAX);
         let longest = SHORTEST_PAUSE * 2_u32.saturating_pow(rounds.min(16));
-        longest.min(self.options.longest_pause).mul_f64(fastrand::f64())
+        let longest = longest.min(self.options.longest_pause);
+        let longest =
+            self.visit(|book| book.shortest_ttl()).map_or(longest, |ttl| longest.min(ttl / 8));
+        longest.mul_f64(fastrand::f64())
     }
 
     async fn dial(

@@ -37,6 +37,15 @@ impl Request {
         Self { what, reply, on_waiting: None, sent: false, abandoned: false }
     }
 
+    /// Whether it is to be granted at once or not at all.
+    fn is_impatient(&self) -> bool {
+        match &self.what {
+            What::Acquire(acquire) => acquire.timeout_ms == Some(0),
+            What::Campaign(campaign) => campaign.timeout_ms == Some(0),
+            _ => false,
+        }
+    }
+
     /// Whether it is repeated over a new connection. Of what was given up, its cancellation is.
     fn is_repeated(&self) -> bool {
         !self.abandoned || matches!(self.what, What::Upgrade(_))
@@ -90,6 +99,11 @@ impl Book {
             Ok(_) => return,
             Err(_) => {}
         }
+        self.give_up(session, number);
+    }
+
+    /// Sees to it that nothing comes of a request.
+    fn give_up(&mut self, session: u64, number: u64) {
         let Some(tracked) = self.sessions.get_mut(&session) else { return };
         let Some(request) = tracked.requests.get_mut(&number) else { return };
         (request.reply, request.on_waiting) = (None, None);
@@ -197,10 +211,13 @@ impl Book {
             // Whatever it says, it came too late.
             return self.close(session, Loss::Expired, None);
         }
-        if let Told::Failed(failed) = &told
-            && failed.code == codes::UNAVAILABLE
-        {
-            return self.pause(session);
+        if let Told::Failed(failed) = &told {
+            match failed.code.as_str() {
+                codes::UNAVAILABLE => return self.unavailable(session, number, &failed.message),
+                // What comes next says why.
+                "session-ended" => return,
+                _ => {}
+            }
         }
         if matches!(told, Told::Waiting(_)) {
             let request = tracked.requests.get_mut(&number);
@@ -325,8 +342,17 @@ impl Book {
         }
     }
 
-    /// The server cannot do anything for a session now: everything is asked again, in order, in a while.
-    fn pause(&mut self, session: u64) {
+    /// The server cannot do anything for a session now: everything is asked again, in order, in a while. But
+    /// who does not want to wait does not.
+    fn unavailable(&mut self, session: u64, number: u64, why: &str) {
+        let Some(tracked) = self.sessions.get_mut(&session) else { return };
+        if let Some(request) = tracked.requests.get_mut(&number)
+            && request.is_impatient()
+            && let Some(reply) = request.reply.take()
+        {
+            let _ = reply.send(Err(Error::Unreachable(why.to_owned())));
+            self.give_up(session, number);
+        }
         let until = Moment::now().plus(std::time::Duration::from_millis(fastrand::u64(50..500)));
         let Some(tracked) = self.sessions.get_mut(&session) else { return };
         tracked.paused.get_or_insert(until);

@@ -56,7 +56,7 @@ impl SessionOptions {
 ///
 /// The server finds deadlocks by who waits for what while holding what, so it has to know which locks and
 /// which waits belong together. That is what a handle stands for: **what is done through one handle is
-/// one thread of control, and a clone is another one of the same session.** So a task that takes one lock
+/// one thread of control, and a clone (or [`thread`](Self::thread)) is another one of the same session.** So a task that takes one lock
 /// after the other through its handle is seen as what it is, and so are two tasks with a clone each.
 ///
 /// Tasks that share one handle by reference are taken for one. A lock that one of them holds is refused to
@@ -90,8 +90,7 @@ pub(crate) struct Keep {
 impl Clone for Session {
     /// The same session, as another thread of control.
     fn clone(&self) -> Self {
-        let thread = Arc::new(self.keep.fresh_thread());
-        Self { keep: self.keep.clone(), thread }
+        self.thread()
     }
 }
 
@@ -104,6 +103,13 @@ impl Session {
 
     pub(crate) fn keep(&self) -> &Arc<Keep> {
         &self.keep
+    }
+
+    /// Another thread of control of the same session; a clone is the same, for those who look closely.
+    #[must_use]
+    pub fn thread(&self) -> Self {
+        let thread = Arc::new(self.keep.fresh_thread());
+        Self { keep: self.keep.clone(), thread }
     }
 
     /// The session's number.

@@ -1,0 +1,237 @@
+//! Sessions outlive connections, and nothing is done twice.
+
+mod support;
+
+use std::time::Duration;
+
+use conclave_client::{Acquire, Client, Error, Options, Session, view};
+use support::proxy::{Mood, Proxy};
+use support::{LONG, World, open, until, until_waiting};
+
+/// Who holds a lock, as the server sees it.
+async fn holders(client: &Client, lock: &str) -> Vec<view::Holder> {
+    let reasons = client.why(lock).await.expect("it answers");
+    reasons.lock.map(|lock| lock.holders).unwrap_or_default()
+}
+
+async fn through(proxy: &Proxy, ttl: Duration) -> Session {
+    let client = Client::connect(Options::new(proxy.address.to_string())).await;
+    open(&client.expect("it is up"), "one", ttl).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_and_waits_live_on_when_the_server_is_restarted() {
+    let mut world = World::new().await;
+    let ttl = Duration::from_secs(20);
+    let (one, two) = (world.session("one", ttl).await, world.session("two", ttl).await);
+    let guard = one.lock("disk").await.expect("free");
+    let waits = tokio::spawn(async move { two.lock("disk").await });
+    let client = world.client().await;
+    until_waiting(&client, "disk", 1).await;
+    for _ in 0..3 {
+        world.stop().await;
+        assert!(guard.is_held());
+        world.start().await;
+    }
+    let token = guard.token();
+    assert_eq!(holders(&client, "disk").await[0].token, token);
+    guard.release().await.expect("it was held all the time");
+    let next = waits.await.expect("no panic").expect("it never left the queue");
+    assert!(next.token() > token);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_asked_while_there_is_no_server_is_done_when_there_is_one() {
+    let mut world = World::new().await;
+    let one = world.session("one", LONG).await;
+    world.stop().await;
+    let waits = tokio::spawn({
+        let one = one.clone();
+        async move { one.lock("disk").await }
+    });
+    // One that is given up before it could be asked.
+    let given_up = tokio::time::timeout(Duration::from_millis(50), one.lock("other")).await;
+    assert!(given_up.is_err());
+    let error = one.lock_timeout("other", Duration::from_millis(10)).await.expect_err("no server");
+    assert!(matches!(error, Error::TimedOut), "{error}");
+    world.start().await;
+    waits.await.expect("no panic").expect("it is free").release().await.expect("held");
+    let client = world.client().await;
+    assert!(holders(&client, "other").await.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_that_are_lost_are_given_again_and_nothing_is_done_twice() {
+    let world = World::new().await;
+    let proxy = Proxy::to(world.address()).await;
+    let client = world.client().await;
+    let one = through(&proxy, LONG).await;
+    for round in 0..5 {
+        // The answer to a request for a lock is lost.
+        proxy.set(Mood::Deaf);
+        let asks = tokio::spawn({
+            let one = one.clone();
+            async move { (one.lock("disk").await, one) }
+        });
+        until("it is held", async || holders(&client, "disk").await.len() == 1).await;
+        proxy.cut();
+        let (guard, one) = asks.await.expect("no panic");
+        let guard = guard.expect("it was granted");
+        assert_eq!(holders(&client, "disk").await[0].token, guard.token(), "round {round}");
+        // The same when it is taken once more, and when one level of it is released.
+        proxy.set(Mood::Deaf);
+        let asks = tokio::spawn(async move {
+            (one.acquire(Acquire::exclusive("disk").reentrant()).await, one)
+        });
+        until("it is held twice", async || holders(&client, "disk").await[0].depth == 2).await;
+        proxy.cut();
+        let (again, one) = asks.await.expect("no panic");
+        let again = again.expect("it was granted");
+        assert_eq!(holders(&client, "disk").await[0].depth, 2);
+        proxy.set(Mood::Deaf);
+        let asks = tokio::spawn(again.release());
+        until("it is held once", async || holders(&client, "disk").await[0].depth == 1).await;
+        proxy.cut();
+        asks.await.expect("no panic").expect("it was released");
+        assert_eq!(holders(&client, "disk").await[0].depth, 1);
+        assert!(guard.is_held());
+        guard.release().await.expect("held");
+        assert!(holders(&client, "disk").await.is_empty());
+        drop(one);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_that_comes_between_two_connections_is_not_missed() {
+    let world = World::new().await;
+    let proxy = Proxy::to(world.address()).await;
+    let client = world.client().await;
+    let (one, two) = (through(&proxy, LONG).await, world.session("two", LONG).await);
+    let held = two.lock("disk").await.expect("free");
+    let waits = tokio::spawn(async move { one.lock("disk").await });
+    until_waiting(&client, "disk", 1).await;
+    proxy.set(Mood::Broken);
+    held.release().await.expect("held");
+    until("it is granted", async || holders(&client, "disk").await.len() == 1).await;
+    proxy.set(Mood::Fine);
+    let guard = waits.await.expect("no panic").expect("it was granted");
+    assert_eq!(holders(&client, "disk").await[0].token, guard.token());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_dropped_while_the_server_is_out_of_reach_is_given_back_on_return() {
+    let world = World::new().await;
+    let proxy = Proxy::to(world.address()).await;
+    let client = world.client().await;
+    let (one, two) = (through(&proxy, LONG).await, world.session("two", LONG).await);
+    // One that waits, one that is granted without its knowing, one that is held.
+    let theirs = two.lock("theirs").await.expect("free");
+    let held = one.lock("held").await.expect("free");
+    let mut waits = Box::pin({
+        let one = one.clone();
+        async move { one.lock("theirs").await }
+    });
+    assert!(futures_util::poll!(&mut waits).is_pending());
+    until_waiting(&client, "theirs", 1).await;
+    proxy.set(Mood::Deaf);
+    let mut granted = Box::pin(one.lock("granted"));
+    assert!(futures_util::poll!(&mut granted).is_pending());
+    until("it is granted", async || holders(&client, "granted").await.len() == 1).await;
+    proxy.set(Mood::Broken);
+    drop((waits, granted, held));
+    assert_eq!(holders(&client, "held").await.len(), 1, "nobody could tell the server");
+    proxy.set(Mood::Fine);
+    until_waiting(&client, "theirs", 0).await;
+    for lock in ["granted", "held"] {
+        until("it is given back", async || holders(&client, lock).await.is_empty()).await;
+    }
+    drop(theirs);
+    one.lock("theirs").await.expect("free").release().await.expect("held");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_that_break_all_the_time_neither_lose_nor_double_anything() {
+    let world = World::new().await;
+    let proxy = Proxy::to(world.address()).await;
+    let client = world.client().await;
+    let one = through(&proxy, LONG).await;
+    let worker = tokio::spawn({
+        let one = one.clone();
+        async move {
+            let mut last = 0;
+            for n in 0..200 {
+                let guard = one.lock(format!("lock {}", n % 3)).await.expect("free");
+                assert!(guard.token() > last, "tokens grow");
+                last = guard.token();
+                if n % 2 == 0 {
+                    guard.release().await.expect("held");
+                }
+            }
+        }
+    });
+    let mut breaks = 0;
+    while !worker.is_finished() {
+        proxy.set(if breaks % 2 == 0 { Mood::Deaf } else { Mood::Fine });
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        proxy.set(Mood::Broken);
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        proxy.set(Mood::Fine);
+        tokio::time::sleep(Duration::from_millis(40)).await;
+        breaks += 1;
+    }
+    worker.await.expect("all went well");
+    until("nothing is held", async || client.locks("").await.expect("ok").is_empty()).await;
+    assert!(one.is_alive() && breaks > 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_server_is_found_when_one_is_dead_or_falls_silent() {
+    let world = World::new().await;
+    let proxy = Proxy::to(world.address()).await;
+    // Nobody listens at the first.
+    let dead =
+        std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("ok");
+    for _ in 0..4 {
+        let options = Options::new(format!("{dead},{}", world.address()));
+        let client = Client::connect(options).await.expect("one of them is up");
+        open(&client, "one", LONG)
+            .await
+            .lock("disk")
+            .await
+            .expect("free")
+            .release()
+            .await
+            .expect("held");
+    }
+    let options = Options::new(format!("{},{}", proxy.address, world.address()));
+    let ttl = Duration::from_secs(3);
+    let mut sessions = Vec::new();
+    for _ in 0..6 {
+        let client = Client::connect(options.clone()).await.expect("both are up");
+        sessions.push(open(&client, "one", ttl).await);
+    }
+    proxy.set(Mood::Silent);
+    tokio::time::sleep(ttl * 2).await;
+    assert!(sessions.iter().all(Session::is_alive), "those that the silence befell have moved on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_cannot_be_reached_is_an_error_that_says_so() {
+    let dead =
+        std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("ok");
+    let options = Options::new(dead.to_string()).connect_timeout(Duration::from_millis(300));
+    let error = Client::connect(options).await.expect_err("nobody listens");
+    assert!(matches!(error, Error::Unreachable(_)), "{error}");
+    assert!(error.to_string().contains("refused"), "{error}");
+    let mut world = World::new().await;
+    let options = world.options().connect_timeout(Duration::from_millis(300));
+    let client = Client::connect(options).await.expect("it is up");
+    world.stop().await;
+    let error = client.open(Default::default()).await.expect_err("it is not up any more");
+    assert!(matches!(error, Error::Unreachable(_)), "{error}");
+    let error = client.status().await.expect_err("it is not up any more");
+    assert!(matches!(error, Error::Unreachable(_)), "{error}");
+    world.start().await;
+    until("it is reached again", async || client.status().await.is_ok()).await;
+    open(&client, "one", LONG).await.close().await.expect("it is up again");
+}
