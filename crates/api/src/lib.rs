@@ -33,6 +33,10 @@ pub mod codes {
     pub const FORBIDDEN: &str = "forbidden";
     /// Too much is asked at once.
     pub const TOO_MANY: &str = "too-many";
+    /// What is asked has too many bytes, locks or permits, and will have whenever it is asked.
+    pub const TOO_LARGE: &str = "too-large";
+    /// There is nothing of that name to ask for.
+    pub const NOT_FOUND: &str = "not-found";
     /// There is no such session, or its key is another.
     pub const UNKNOWN_SESSION: &str = "unknown-session";
 }

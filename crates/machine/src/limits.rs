@@ -172,6 +172,14 @@ pub enum Scarce {
     Depth,
 }
 
+impl Scarce {
+    /// Whether one request goes beyond it by itself, whatever others there are.
+    pub const fn is_of_one_request(self) -> bool {
+        use Scarce::{LabelBytes, LocksPerRequest, NameBytes, Permits, ValueBytes};
+        matches!(self, NameBytes | LabelBytes | ValueBytes | LocksPerRequest | Permits)
+    }
+}
+
 impl fmt::Display for Scarce {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use conclave_api::{codes, v1};
 
+use crate::tokens::Tokens;
 use crate::translate::failed;
 
 /// What somebody may do to the names that begin in some way.
@@ -22,13 +23,29 @@ pub(crate) enum Right {
 pub(crate) enum Access {
     /// Anybody who can reach it.
     Anybody,
+    /// Those who have a token.
+    Known(Tokens),
 }
 
 impl Access {
     /// Who asks, by what it shows: the value of the `authorization` header.
-    pub(crate) fn caller(&self, _shown: Option<&[u8]>) -> Result<Caller, v1::Failed> {
-        match self {
-            Self::Anybody => Ok(Caller::anybody()),
+    pub(crate) fn caller(&self, shown: Option<&[u8]>) -> Result<Caller, v1::Failed> {
+        let tokens = match self {
+            Self::Anybody => return Ok(Caller::anybody()),
+            Self::Known(tokens) => tokens,
+        };
+        let scheme = b"bearer ";
+        let secret = shown.and_then(|shown| {
+            let (begins, secret) = shown.split_at_checked(scheme.len())?;
+            begins.eq_ignore_ascii_case(scheme).then(|| secret.trim_ascii())
+        });
+        let Some(secret) = secret else {
+            let message = "this server asks for a token, as in: Authorization: Bearer …";
+            return Err(failed(codes::UNAUTHENTICATED, message));
+        };
+        match tokens.holder(secret) {
+            Some(rights) => Ok(Caller(Some(rights))),
+            None => Err(failed(codes::UNAUTHENTICATED, "nobody is known by this token")),
         }
     }
 }

@@ -1,7 +1,9 @@
 //! `conclave.v1` over gRPC.
 
 use std::future::ready;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use conclave_api::v1::conclave_server::Conclave;
 use conclave_api::{codes, v1};
@@ -12,6 +14,8 @@ use tonic::{Code, Request, Response, Status, Streaming};
 use v1::tell::What as Told;
 
 use crate::access::{Caller, Right};
+use crate::listen::HangUp;
+use crate::metrics::Metrics;
 use crate::service::{Kind, Service, kind_of};
 use crate::talk::Talk;
 use crate::translate::Eye;
@@ -23,21 +27,22 @@ type Answer<T> = Result<Response<T>, Status>;
 
 #[tonic::async_trait]
 impl Conclave for Grpc {
-    type TalkStream = ReceiverStream<Result<v1::Tell, Status>>;
+    type TalkStream = Answers;
 
     async fn talk(&self, request: Request<Streaming<v1::Ask>>) -> Answer<Self::TalkStream> {
         let caller = self.caller(&request)?;
-        let (to, told, presence) = self.0.enter();
+        let (to, told, presence) = self.0.enter(request.extensions().get().cloned());
         let talk = Talk { service: self.0.clone(), caller, to, presence };
         tokio::spawn(talk.listen(request.into_inner()));
-        Ok(Response::new(ReceiverStream::new(told)))
+        let metrics = self.0.node.metrics.clone();
+        Ok(Response::new(Answers { told: ReceiverStream::new(told), metrics }))
     }
 
     async fn call(&self, request: Request<v1::Ask>) -> Answer<v1::Tell> {
         let caller = self.caller(&request)?;
         let ask = request.into_inner();
         let (session, id) = (ask.session, ask.id);
-        let what = self.0.call(&caller, ask).await.map_err(status)?;
+        let what = self.0.call(&caller, ask).await.map_err(|failed| self.status(failed))?;
         Ok(Response::new(v1::Tell { session, id, what: Some(what) }))
     }
 
@@ -45,9 +50,11 @@ impl Conclave for Grpc {
 
     async fn observe(&self, request: Request<v1::ObserveElection>) -> Answer<Self::ObserveStream> {
         let caller = self.caller(&request)?;
+        let hang_up = request.extensions().get().cloned();
         let election = request.into_inner().election;
-        caller.may(Right::Observe, &election).map_err(status)?;
-        Ok(Response::new(observation(&self.0, &election.into()).map(Ok).boxed()))
+        let allowed = caller.may(Right::Observe, &election);
+        allowed.map_err(|failed| self.status(failed))?;
+        Ok(Response::new(observation(&self.0, &election.into(), hang_up).map(Ok).boxed()))
     }
 
     async fn locks(&self, request: Request<v1::ListLocks>) -> Answer<v1::LockList> {
@@ -57,7 +64,7 @@ impl Conclave for Grpc {
 
     async fn sessions(&self, request: Request<v1::ListSessions>) -> Answer<v1::SessionList> {
         let caller = self.caller(&request)?;
-        respond(self.0.sessions(&caller, request.get_ref()))
+        self.respond(self.0.sessions(&caller, request.get_ref()))
     }
 
     async fn elections(&self, request: Request<v1::ListElections>) -> Answer<v1::ElectionList> {
@@ -67,27 +74,27 @@ impl Conclave for Grpc {
 
     async fn why(&self, request: Request<v1::Named>) -> Answer<v1::Reasons> {
         let caller = self.caller(&request)?;
-        respond(self.0.why(&caller, request.get_ref()))
+        self.respond(self.0.why(&caller, request.get_ref()))
     }
 
     async fn graph(&self, request: Request<v1::ShowGraph>) -> Answer<v1::WaitGraph> {
         let caller = self.caller(&request)?;
-        respond(self.0.graph(&caller))
+        self.respond(self.0.graph(&caller))
     }
 
     async fn force_release(&self, request: Request<v1::TakeLock>) -> Answer<v1::Done> {
         let caller = self.caller(&request)?;
-        respond(self.0.force_release(&caller, request.into_inner()).await)
+        self.respond(self.0.force_release(&caller, request.into_inner()).await)
     }
 
     async fn expel(&self, request: Request<v1::EndSession>) -> Answer<v1::Done> {
         let caller = self.caller(&request)?;
-        respond(self.0.expel(&caller, request.into_inner()).await)
+        self.respond(self.0.expel(&caller, request.into_inner()).await)
     }
 
     async fn depose(&self, request: Request<v1::EndLeadership>) -> Answer<v1::Done> {
         let caller = self.caller(&request)?;
-        respond(self.0.depose(&caller, request.into_inner()).await)
+        self.respond(self.0.depose(&caller, request.into_inner()).await)
     }
 
     async fn status(&self, request: Request<v1::ShowStatus>) -> Answer<v1::NodeStatus> {
@@ -100,12 +107,35 @@ impl Grpc {
     /// Who asks.
     fn caller<T>(&self, request: &Request<T>) -> Result<Caller, Status> {
         let shown = request.metadata().get("authorization").map(|value| value.as_bytes());
-        self.0.access.caller(shown).map_err(status)
+        self.0.access.caller(shown).map_err(|failed| self.status(failed))
+    }
+
+    fn respond<T>(&self, answer: Result<T, v1::Failed>) -> Answer<T> {
+        answer.map(Response::new).map_err(|failed| self.status(failed))
+    }
+
+    fn status(&self, failed: v1::Failed) -> Status {
+        self.0.node.metrics.refuse(&failed.code);
+        status(failed)
     }
 }
 
-fn respond<T>(answer: Result<T, v1::Failed>) -> Answer<T> {
-    answer.map(Response::new).map_err(status)
+/// What a client's stream is told; what it is refused is counted.
+pub(crate) struct Answers {
+    told: ReceiverStream<Result<v1::Tell, Status>>,
+    metrics: Arc<Metrics>,
+}
+
+impl Stream for Answers {
+    type Item = Result<v1::Tell, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let told = Pin::new(&mut self.told).poll_next(cx);
+        if let Poll::Ready(Some(Ok(v1::Tell { what: Some(Told::Failed(failed)), .. }))) = &told {
+            self.metrics.refuse(&failed.code);
+        }
+        told
+    }
 }
 
 /// A failure as gRPC has it; the code that programs go by is in the metadata.
@@ -133,14 +163,15 @@ fn status(failed: v1::Failed) -> Status {
 pub(crate) fn observation(
     service: &Arc<Service>,
     election: &Name,
+    hang_up: Option<HangUp>,
 ) -> impl Stream<Item = v1::Leader> + Send + 'static + use<> {
-    let (to, told, presence) = service.enter();
+    let (to, told, presence) = service.enter(hang_up);
     service.node.with_both(|hub, machine| {
         hub.observe(election, &to);
         let eye = Eye { machine, now: machine.now() };
         to.tell(0, 0, Told::Leader(eye.leader(election)));
     });
-    let told = ReceiverStream::new(told).take_until(to.cut.cancelled_owned());
+    let told = ReceiverStream::new(told).take_until(to.end.cut.clone().cancelled_owned());
     told.filter_map(move |tell| {
         // For as long as there is somebody to tell.
         let _ = &presence;

@@ -5,13 +5,18 @@
 //! thing before what came earlier, and an observer that has been shown who leads misses no change.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Instant;
 
 use conclave_api::v1::{self, Tell, tell::What as Told};
 use conclave_machine::{Cause, Error, Event, Machine, Name, Reply, RequestId, SessionId};
+use prometheus_client::metrics::counter::Counter;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
+use crate::listen::HangUp;
 use crate::translate::{self, Eye};
 
 /// How many things may wait to be sent to one client. One that is so far behind is cut off; it may come
@@ -23,23 +28,43 @@ pub(crate) const BEHIND: usize = 16 * 1024;
 pub(crate) struct Outbound {
     pub(crate) connection: u64,
     pub(crate) queue: mpsc::Sender<Result<Tell, Status>>,
-    /// Cancelled to end the connection.
+    pub(crate) end: Arc<End>,
+}
+
+/// How the way to a client ends.
+pub(crate) struct End {
+    /// Cancelled when nothing more is sent.
     pub(crate) cut: CancellationToken,
+    /// Ends the connection itself, for one that does not read is not told anything by other means.
+    pub(crate) hang_up: Option<HangUp>,
+    /// Counts those that did not read.
+    pub(crate) cut_off: Counter,
+}
+
+impl End {
+    fn too_slow(&self) {
+        if !self.cut.is_cancelled() {
+            self.cut_off.inc();
+            self.cut.cancel();
+            if let Some(HangUp(hang_up)) = &self.hang_up {
+                hang_up.cancel();
+            }
+        }
+    }
 }
 
 impl Outbound {
-    pub(crate) fn new(
-        connection: u64,
-        cut: CancellationToken,
-    ) -> (Self, mpsc::Receiver<Result<Tell, Status>>) {
+    pub(crate) fn new(connection: u64, end: End) -> (Self, mpsc::Receiver<Result<Tell, Status>>) {
         let (queue, sent) = mpsc::channel(BEHIND);
-        (Self { connection, queue, cut }, sent)
+        (Self { connection, queue, end: Arc::new(end) }, sent)
     }
 
     pub(crate) fn tell(&self, session: u64, id: u64, what: Told) {
         let tell = Tell { session, id, what: Some(what) };
-        if self.queue.try_send(Ok(tell)).is_err() {
-            self.cut.cancel();
+        match self.queue.try_send(Ok(tell)) {
+            Ok(()) => {}
+            Err(TrySendError::Full(_)) => self.end.too_slow(),
+            Err(TrySendError::Closed(_)) => self.end.cut.cancel(),
         }
     }
 }
@@ -80,8 +105,8 @@ pub(crate) struct Asker {
 /// Who listens to what.
 #[derive(Default)]
 pub(crate) struct Hub {
-    /// Who waits for the outcome of which batch of commands.
-    proposed: BTreeMap<u64, Vec<Target>>,
+    /// Who waits for the outcome of which batch of commands, and when each was received.
+    proposed: BTreeMap<u64, Vec<(Target, Instant)>>,
     /// Where a session's client is.
     sessions: BTreeMap<SessionId, Outbound>,
     /// Who waits for the answer to a single request.
@@ -100,18 +125,21 @@ struct Interests {
 
 impl Hub {
     /// These are to be told what comes of a batch, command by command.
-    pub(crate) fn expect(&mut self, batch: u64, targets: Vec<Target>) {
+    pub(crate) fn expect(&mut self, batch: u64, targets: Vec<(Target, Instant)>) {
         self.proposed.insert(batch, targets);
     }
 
     /// Those who wait for a batch that is being carried out.
-    pub(crate) fn expected(&mut self, batch: u64) -> impl Iterator<Item = Target> + use<> {
+    pub(crate) fn expected(
+        &mut self,
+        batch: u64,
+    ) -> impl Iterator<Item = (Target, Instant)> + use<> {
         self.proposed.remove(&batch).unwrap_or_default().into_iter()
     }
 
     /// A batch has not been written, or nobody knows whether it has.
     pub(crate) fn give_up(&mut self, batch: u64, why: &str) {
-        for target in self.expected(batch) {
+        for (target, _) in self.expected(batch) {
             refuse(target, why);
         }
     }

@@ -11,16 +11,20 @@
 //! * `state` carries out what is committed, and writes snapshots; `hub` tells those concerned.
 //! * `clock` tells the time that commands get; `heart` lets it pass.
 //! * `node` starts all that.
-//! * `service` answers whatever clients may ask, `access` knows who may, `translate` stands between their
+//! * `service` answers whatever clients may ask, `access` and `tokens` know who may, `translate` stands between their
 //!   language and the machine's.
-//! * `talk` is one client's stream, `grpc` the methods, `serve` the listening socket.
+//! * `talk` is one client's stream, `grpc` the methods, `http` the same for curl, `serve` puts
+//!   them together, behind the socket of `listen`; `metrics` is what is counted.
 
 mod access;
 mod clock;
 mod grpc;
 mod heart;
+mod http;
 mod hub;
+mod listen;
 mod log;
+mod metrics;
 mod network;
 mod node;
 mod proposer;
@@ -28,14 +32,17 @@ mod serve;
 mod service;
 mod state;
 mod talk;
+mod tokens;
 mod translate;
 
 use conclave_machine::{Command, Time};
 use serde::{Deserialize, Serialize};
 
+pub use listen::Tls;
 pub use node::{Node, NodeError, Options};
 pub use serve::{ServeError, ServeOptions, Server};
 pub use service::Bounds;
+pub use tokens::{TokenRights, new_token};
 
 openraft::declare_raft_types!(
     /// What the log is made of.

@@ -13,6 +13,7 @@ use openraft::alias::{EntryOf, LogIdOf, VoteOf};
 use openraft::entry::RaftEntry;
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{OptionalSend, RaftLogReader};
+use prometheus_client::metrics::histogram::Histogram;
 use raft_log::RaftLog;
 use raft_log::api::raft_log_writer::RaftLogWriter;
 use raft_log::codeq::{Decode, Encode};
@@ -20,17 +21,21 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
-use crate::Types;
+use crate::{Types, metrics};
 
 /// The log of a node. Clones are the same log.
 #[derive(Clone)]
-pub(crate) struct Log(Arc<Mutex<RaftLog<Format>>>);
+pub(crate) struct Log {
+    files: Arc<Mutex<RaftLog<Format>>>,
+    /// How long flushing takes.
+    flushed: Histogram,
+}
 
 impl Log {
     /// Opens the log in a directory, or begins one. What a crash has left half written at its end was
     /// never acknowledged, and is cut off.
     #[expect(clippy::disallowed_methods, reason = "waits for files to be closed")]
-    pub(crate) fn open(directory: &Path) -> io::Result<Self> {
+    pub(crate) fn open(directory: &Path, flushed: Histogram) -> io::Result<Self> {
         let directory = directory.to_str().ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidInput, "the directory's name is not UTF-8")
         })?;
@@ -40,7 +45,7 @@ impl Log {
         let begun = Instant::now();
         loop {
             match RaftLog::open(config.clone()) {
-                Ok(log) => return Ok(Self(Arc::new(Mutex::new(log)))),
+                Ok(log) => return Ok(Self { files: Arc::new(Mutex::new(log)), flushed }),
                 // The directory is this process's, so it is a node that has stopped a moment ago.
                 Err(error)
                     if error.kind() == io::ErrorKind::WouldBlock
@@ -56,13 +61,14 @@ impl Log {
     /// Closes the files, when nobody else uses them any more and all is written; until then, the log
     /// is given back.
     pub(crate) fn close(self) -> Result<io::Result<()>, Self> {
-        let log = Arc::try_unwrap(self.0).map_err(Self)?;
+        let Self { files, flushed } = self;
+        let log = Arc::try_unwrap(files).map_err(|files| Self { files, flushed })?;
         let log = log.into_inner().expect("nobody panics while using the log");
         Ok(log.wait_worker_idle())
     }
 
     fn with<T>(&self, work: impl FnOnce(&mut RaftLog<Format>) -> io::Result<T>) -> io::Result<T> {
-        work(&mut self.0.lock().expect("nobody panics while using the log"))
+        work(&mut self.files.lock().expect("nobody panics while using the log"))
     }
 
     /// Does something, and waits until it is on disk.
@@ -141,14 +147,18 @@ impl<T: DeserializeOwned> Decode for Coded<T> {
 
 /// Whom to tell that something is on disk.
 enum Flushed {
-    Raft(IOFlushed<Types>),
+    /// The log's owner; since when, and where the time that it took is noted.
+    Raft(IOFlushed<Types>, Instant, Histogram),
     Wait(oneshot::Sender<io::Result<()>>),
 }
 
 impl raft_log::chunked_wal::Callback for Flushed {
     fn send(self, done: io::Result<()>) {
         match self {
-            Self::Raft(callback) => callback.io_completed(done),
+            Self::Raft(callback, since, flushed) => {
+                callback.io_completed(done);
+                flushed.observe(since.elapsed().as_secs_f64());
+            }
             // Who has stopped waiting need not be told.
             Self::Wait(waits) => drop(waits.send(done)),
         }
@@ -218,9 +228,10 @@ impl RaftLogStorage<Types> for Log {
         I::IntoIter: OptionalSend,
     {
         let entries = entries.into_iter().map(|entry| (Coded(entry.log_id()), Coded(entry)));
+        let flushed = Flushed::Raft(callback, metrics::now(), self.flushed.clone());
         self.with(|log| {
             log.append(entries)?;
-            log.flush(true, Some(Flushed::Raft(callback)))
+            log.flush(true, Some(flushed))
         })
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conclave_machine::{Call, Command, Config, Error, Machine, Reply, Time};
+use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{BasicNode, Raft};
 use tokio::sync::oneshot;
 
@@ -14,6 +15,7 @@ use crate::clock::Clock;
 use crate::heart::{Beat, Health, Heart, Renewals};
 use crate::hub::{Hub, Renewal, Target, refuse};
 use crate::log::Log;
+use crate::metrics::Metrics;
 use crate::network::Alone;
 use crate::proposer::Proposer;
 use crate::state::State;
@@ -49,6 +51,7 @@ pub struct Node {
     health: Arc<Health>,
     clock: Arc<Clock>,
     log: Log,
+    pub(crate) metrics: Arc<Metrics>,
     beat: Beat,
     /// When it was started, by its clock.
     begun: Time,
@@ -102,7 +105,9 @@ impl Node {
         let path = directory.join("log");
         fs::create_dir_all(&path)
             .map_err(|error| NodeError::Directory { path: path.clone(), error })?;
-        let log = Log::open(&path).map_err(|error| NodeError::Log { path, error })?;
+        let metrics = Arc::new(Metrics::new());
+        let log = Log::open(&path, metrics.flushed.clone());
+        let log = log.map_err(|error| NodeError::Log { path, error })?;
         let raft = openraft::Config {
             cluster_name: "conclave".to_owned(),
             // A node that is alone is its own majority, and need not wait for anybody.
@@ -124,6 +129,7 @@ impl Node {
         // What had been acknowledged is there once everything in the log was carried out.
         let linear = raft.ensure_linearizable(openraft::ReadPolicy::ReadIndex).await;
         linear.map_err(stopped)?;
+        state.measure(metrics.clone());
         let clock = Arc::new(Clock::from(state.look(Machine::now)));
         let proposer = Proposer::new(raft.clone(), state.clone(), clock.clone());
         let renewals = Arc::new(Renewals::default());
@@ -137,8 +143,19 @@ impl Node {
         };
         let beat = Beat(tokio::spawn(beat.beat()).abort_handle());
         let begun = clock.now();
-        let node =
-            Self { raft, state, proposer, renewals, health, clock, log, beat, begun, _lock: lock };
+        let node = Self {
+            raft,
+            state,
+            proposer,
+            renewals,
+            health,
+            clock,
+            log,
+            metrics,
+            beat,
+            begun,
+            _lock: lock,
+        };
         node.propose(Command::RenewAll).await?.expect("leases can always be renewed");
         Ok(node)
     }
@@ -175,6 +192,19 @@ impl Node {
     /// Why nothing is granted at present, if nothing is.
     pub fn trouble(&self) -> Option<String> {
         self.health.trouble()
+    }
+
+    /// Why nothing at all is granted, or will be until somebody does something about it.
+    pub(crate) fn illness(&self) -> Option<String> {
+        self.trouble().or_else(|| {
+            let stopped = self.raft.metrics().borrow_watched().running_state.clone().err()?;
+            Some(format!("the node has stopped: {stopped}"))
+        })
+    }
+
+    /// All that is counted and measured, as Prometheus reads it.
+    pub(crate) fn figures(&self) -> String {
+        self.metrics.text(self.look(Machine::counts))
     }
 
     /// Changes who is told what, with a look at the machine.

@@ -2,6 +2,7 @@
 //! one entry, so that many clients share one flush to disk.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use conclave_machine::Command;
 use openraft::Raft;
@@ -10,7 +11,7 @@ use tokio::sync::{Semaphore, mpsc};
 use crate::clock::Clock;
 use crate::hub::{Target, refuse};
 use crate::state::State;
-use crate::{Batch, Types};
+use crate::{Batch, Types, metrics};
 
 /// How many entries may be on their way at once: one is being flushed while the next is gathered.
 const PIPELINE: usize = 2;
@@ -19,7 +20,10 @@ const LARGEST: usize = 1024;
 
 /// The way into the log. Clones are the same way.
 #[derive(Clone)]
-pub(crate) struct Proposer(mpsc::UnboundedSender<(Command, Target)>);
+pub(crate) struct Proposer(mpsc::UnboundedSender<Proposal>);
+
+/// A command, who is to be told what comes of it, and when it was received.
+type Proposal = (Command, (Target, Instant));
 
 impl Proposer {
     pub(crate) fn new(raft: Raft<Types, State>, state: State, clock: Arc<Clock>) -> Self {
@@ -30,7 +34,8 @@ impl Proposer {
 
     /// Has a command written and carried out, and its target told what came of it.
     pub(crate) fn submit(&self, command: Command, target: Target) {
-        if let Err(mpsc::error::SendError((_, target))) = self.0.send((command, target)) {
+        let proposal = (command, (target, metrics::now()));
+        if let Err(mpsc::error::SendError((_, (target, _)))) = self.0.send(proposal) {
             refuse(target, "the node has stopped");
         }
     }
@@ -40,7 +45,7 @@ async fn propose(
     raft: Raft<Types, State>,
     state: State,
     clock: Arc<Clock>,
-    mut proposals: mpsc::UnboundedReceiver<(Command, Target)>,
+    mut proposals: mpsc::UnboundedReceiver<Proposal>,
 ) {
     let pipeline = Arc::new(Semaphore::new(PIPELINE));
     let mut gathered = Vec::new();

@@ -2,18 +2,25 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use conclave_api::v1::conclave_server::ConclaveServer;
 use conclave_api::{DEFAULT_ADDRESS, DESCRIPTORS, LONGEST_MESSAGE};
 use thiserror::Error;
 use tokio::task::JoinHandle;
-use tonic::transport::server::TcpIncoming;
+use tonic::server::NamedService;
+use tonic::service::Routes;
+use tonic_health::ServingStatus;
+use tonic_health::server::HealthReporter;
 
 use crate::access::Access;
 use crate::grpc::Grpc;
+use crate::http::{self, Hosts};
+use crate::listen::{self, Tls};
 use crate::service::{Bounds, Service};
+use crate::tokens::Tokens;
 use crate::{Node, NodeError, Options};
 
 /// How a server is started.
@@ -25,13 +32,37 @@ pub struct ServeOptions {
     pub listen: SocketAddr,
     /// How much one client may ask for.
     pub bounds: Bounds,
+    /// With what it shows who it is, and finds out who others are.
+    pub tls: Option<Tls>,
+    /// The file that says who is known by which token; nobody else is let in then.
+    pub tokens: Option<PathBuf>,
+    /// Whether anybody who can reach it may do anything, in the clear, from other machines, too.
+    pub insecure: bool,
 }
 
 impl ServeOptions {
     /// A server that can be reached from this machine only.
     pub fn new(node: Options) -> Self {
         let listen = DEFAULT_ADDRESS.parse().expect("it is an address");
-        Self { node, listen, bounds: Bounds::default() }
+        let bounds = Bounds::default();
+        Self { node, listen, bounds, tls: None, tokens: None, insecure: false }
+    }
+}
+
+impl ServeOptions {
+    /// Whether whoever can reach it is somebody who may.
+    fn check_openness(&self) -> Result<(), ServeError> {
+        let Self { listen, tls, tokens, insecure, .. } = self;
+        if *insecure || listen.ip().is_loopback() {
+            return Ok(());
+        }
+        match tls {
+            None => Err(ServeError::Open(*listen, "without TLS")),
+            Some(Tls { client_ca: None, .. }) if tokens.is_none() => {
+                Err(ServeError::Open(*listen, "without asking who they are"))
+            }
+            Some(_) => Ok(()),
+        }
     }
 }
 
@@ -49,6 +80,24 @@ pub enum ServeError {
         /// Why.
         error: io::Error,
     },
+    /// Others could listen in, or take any lock.
+    #[error(
+        "refusing to listen on {0}, where other machines can reach it, {1}; give it a certificate (--tls-cert \
+         and --tls-key) and either tokens (--tokens) or an authority that issues certificates to clients \
+         (--client-ca), or listen on 127.0.0.1, or say --insecure if nobody else can get there"
+    )]
+    Open(SocketAddr, &'static str),
+    /// A certificate or a key cannot be used.
+    #[error("cannot use TLS: {0}")]
+    Tls(String),
+    /// The tokens cannot be read.
+    #[error("cannot read the tokens in {path}: {error}")]
+    Tokens {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: String,
+    },
     /// It listens no more.
     #[error("the server has stopped: {0}")]
     Stopped(String),
@@ -60,6 +109,29 @@ fn hint(error: &io::Error) -> &'static str {
         io::ErrorKind::AddrNotAvailable => "; this machine has no such address",
         io::ErrorKind::PermissionDenied => "; ports below 1024 need a right of their own",
         _ => "",
+    }
+}
+
+/// How many streams and calls one connection may have open. Those who wait in queues are among them, and
+/// to release a lock must be possible still.
+const MOST_STREAMS: u32 = 20_000;
+
+/// How often health is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Tells those who ask by gRPC whether anything is granted.
+async fn report_health(health: HealthReporter, service: Weak<Service>) {
+    let mut told = None;
+    while let Some(service) = service.upgrade() {
+        let well = service.node.illness().is_none();
+        drop(service);
+        if told != Some(well) {
+            let status = if well { ServingStatus::Serving } else { ServingStatus::NotServing };
+            health.set_service_status("", status).await;
+            health.set_service_status(<ConclaveServer<Grpc> as NamedService>::NAME, status).await;
+            told = Some(well);
+        }
+        tokio::time::sleep(LOOK).await;
     }
 }
 
@@ -76,34 +148,48 @@ pub struct Server {
 impl Server {
     /// Starts a node and lets clients in.
     pub async fn start(options: ServeOptions) -> Result<Self, ServeError> {
-        let ServeOptions { node, listen, bounds } = options;
-        // First, so that a port in use costs nothing.
-        let incoming = TcpIncoming::bind(listen);
-        let incoming = incoming.map_err(|error| ServeError::Listen { address: listen, error })?;
-        let incoming = incoming.with_nodelay(Some(true));
-        let address = incoming.local_addr();
-        let address = address.map_err(|error| ServeError::Listen { address: listen, error })?;
+        options.check_openness()?;
+        let ServeOptions { node, listen, bounds, tls, tokens, .. } = options;
+        let certified = tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
+        let tls = tls.map(|tls| tls.read()).transpose().map_err(ServeError::Tls)?;
+        let access = match tokens {
+            None => Access::Anybody,
+            Some(path) => {
+                let tokens = Tokens::read(&path);
+                Access::Known(tokens.map_err(|error| ServeError::Tokens { path, error })?)
+            }
+        };
+        // Before the node, so that a port in use costs nothing.
+        let bound =
+            listen::bind(listen).and_then(|listener| Ok((listener.local_addr()?, listener)));
+        let (address, listener) =
+            bound.map_err(|error| ServeError::Listen { address: listen, error })?;
         let node = Arc::new(Node::open(node).await?);
-        let service = Arc::new(Service::new(node, Access::Anybody, bounds));
+        let incoming = listen::connections(listener, tls, node.metrics.connections.clone());
+        let known = certified || matches!(access, Access::Known(_));
+        let service = Arc::new(Service::new(node, access, bounds));
         let grpc = ConclaveServer::new(Grpc(service.clone()));
         let grpc = grpc.max_decoding_message_size(LONGEST_MESSAGE);
         let (health, healthy) = tonic_health::server::health_reporter();
         health.set_serving::<ConclaveServer<Grpc>>().await;
+        tokio::spawn(report_health(health, Arc::downgrade(&service)));
         let reflection = tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(DESCRIPTORS)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
             .build_v1()
             .expect("the descriptors are well-formed");
+        let grpc = Routes::new(grpc).add_service(healthy).add_service(reflection);
+        let hosts = if address.ip().is_loopback() && !known { Hosts::Local } else { Hosts::Any };
+        let routes = http::add_routes(grpc.into_axum_router(), &service, hosts);
         let closing = service.closing.clone();
         let server = tonic::transport::Server::builder()
             .accept_http1(true)
             .http2_keepalive_interval(Some(Duration::from_secs(10)))
             .http2_keepalive_timeout(Some(Duration::from_secs(10)))
+            .max_concurrent_streams(Some(MOST_STREAMS))
             .initial_stream_window_size(1 << 20)
             .initial_connection_window_size(1 << 21)
-            .add_service(grpc)
-            .add_service(healthy)
-            .add_service(reflection)
+            .add_routes(Routes::from(routes).prepare())
             .serve_with_incoming_shutdown(incoming, closing.cancelled_owned());
         Ok(Self { address, service, listening: tokio::spawn(server) })
     }

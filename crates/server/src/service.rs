@@ -13,7 +13,8 @@ use v1::ask::What as Asked;
 use v1::tell::What as Told;
 
 use crate::access::{Access, Caller, Right};
-use crate::hub::{Outbound, Renewal, Target};
+use crate::hub::{End, Outbound, Renewal, Target};
+use crate::listen::HangUp;
 use crate::node::Node;
 use crate::translate::{self, failed, millis};
 
@@ -55,9 +56,12 @@ impl Service {
     /// Somebody is there: the way to it, what goes that way, and what it is forgotten with.
     pub(crate) fn enter(
         self: &Arc<Self>,
+        hang_up: Option<HangUp>,
     ) -> (Outbound, mpsc::Receiver<Result<v1::Tell, Status>>, Presence) {
         let connection = self.connections.fetch_add(1, Ordering::Relaxed);
-        let (to, told) = Outbound::new(connection, self.closing.child_token());
+        let cut_off = self.node.metrics.cut_off.clone();
+        let end = End { cut: self.closing.child_token(), hang_up, cut_off };
+        let (to, told) = Outbound::new(connection, end);
         (to, told, Presence { service: self.clone(), connection })
     }
 
@@ -317,7 +321,7 @@ pub(crate) fn kind_of(code: &str) -> Kind {
         codes::UNAUTHENTICATED => Kind::Unauthenticated,
         codes::FORBIDDEN => Kind::Forbidden,
         codes::TOO_MANY | "limit" => Kind::TooMany,
-        codes::UNKNOWN_SESSION | "free" => Kind::NotFound,
+        codes::UNKNOWN_SESSION | codes::NOT_FOUND | "free" => Kind::NotFound,
         "conflict" | "already-held" | "already-candidate" | "busy" | "other-kind" => Kind::Conflict,
         "timed-out" => Kind::TimedOut,
         "deadlock" | "died" | "wounded" => Kind::Aborted,

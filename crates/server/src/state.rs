@@ -14,6 +14,7 @@ use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder};
 use serde::{Deserialize, Serialize};
 
 use crate::hub::Hub;
+use crate::metrics::{Meter, Metrics};
 use crate::{Batch, Carried, Types};
 
 /// The machine of a node. Clones are the same machine.
@@ -28,6 +29,7 @@ struct Inner {
     applied: Option<LogIdOf<Types>>,
     membership: StoredMembershipOf<Types>,
     hub: Hub,
+    meter: Option<Meter>,
 }
 
 /// What a snapshot file contains.
@@ -51,6 +53,7 @@ impl State {
                 applied: None,
                 membership: StoredMembershipOf::<Types>::default(),
                 hub: Hub::default(),
+                meter: None,
             },
         };
         Ok(Self { inner: Arc::new(Mutex::new(inner)), file: Arc::new(file) })
@@ -59,6 +62,11 @@ impl State {
     /// Looks at the machine as it is.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Machine) -> T) -> T {
         look(&self.lock().machine)
+    }
+
+    /// From now on, what is carried out is counted.
+    pub(crate) fn measure(&self, metrics: Arc<Metrics>) {
+        self.lock().meter = Some(Meter::new(metrics));
     }
 
     /// Changes who is told what.
@@ -85,11 +93,15 @@ impl Inner {
             applied: meta.last_log_id,
             membership: meta.last_membership.clone(),
             hub: Hub::default(),
+            meter: None,
         })
     }
 
     fn carry_out(&mut self, batch: Batch) {
-        let Self { machine, hub, .. } = self;
+        let Self { machine, hub, meter, .. } = self;
+        if let Some(meter) = meter {
+            meter.entry(batch.commands.len());
+        }
         let mut targets = hub.expected(batch.number);
         for command in batch.commands {
             let asked = match command {
@@ -99,7 +111,11 @@ impl Inner {
             let mut events = Vec::new();
             let answer = machine.apply(batch.at, command, &mut events);
             // Nobody waits while the log is read again after a restart.
-            if let Some(target) = targets.next() {
+            let (target, received) = targets.next().unzip();
+            if let Some(meter) = meter {
+                meter.carried(asked, received, &answer, &events);
+            }
+            if let Some(target) = target {
                 hub.answer(target, asked, answer, machine);
             }
             hub.announce(events, machine);
@@ -161,8 +177,8 @@ impl RaftStateMachine<Types> for State {
         let inner = Inner::restore(meta, &machine)?;
         write(&self.file, &Saved { meta: meta.clone(), machine })?;
         let mut present = self.lock();
-        let hub = std::mem::take(&mut present.hub);
-        *present = Inner { hub, ..inner };
+        let (hub, meter) = (std::mem::take(&mut present.hub), present.meter.take());
+        *present = Inner { hub, meter, ..inner };
         Ok(())
     }
 

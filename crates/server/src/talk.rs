@@ -31,7 +31,7 @@ impl Talk {
         loop {
             let ask = tokio::select! {
                 biased;
-                () = self.to.cut.cancelled() => break,
+                () = self.to.end.cut.cancelled() => break,
                 ask = asked.message() => ask,
             };
             // A stream that breaks off is as good as one that ends: the sessions are left as they are.

@@ -115,7 +115,12 @@ pub(crate) fn failure(error: &Error, machine: &Machine) -> v1::Failed {
         Error::Deadlock { cycle } => links(cycle, machine),
         _ => Vec::new(),
     };
-    v1::Failed { code: error.code().to_owned(), message: error.to_string(), cycle }
+    let code = match error {
+        // It makes no sense to ask again later.
+        Error::Limit { what, .. } if what.is_of_one_request() => codes::TOO_LARGE,
+        error => error.code(),
+    };
+    v1::Failed { code: code.to_owned(), message: error.to_string(), cycle }
 }
 
 pub(crate) fn cause(cause: Cause) -> i32 {

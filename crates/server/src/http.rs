@@ -1,0 +1,296 @@
+//! The same over HTTP, in JSON, for curl and whoever else does without gRPC.
+//!
+//! * `routes` is the table of all that can be asked.
+//! * `body` reads questions, `openapi` describes them, `origin` keeps other people's web pages out.
+
+mod body;
+mod openapi;
+mod origin;
+mod routes;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Request};
+use axum::http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
+use axum::middleware::{self, Next};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Json, Response};
+use axum::routing::{MethodFilter, on};
+use conclave_api::{DEFAULT_ADDRESS, codes, v1};
+use futures_util::StreamExt;
+use serde::Serialize;
+use serde_json::{Value, json};
+use v1::ask::What as Asked;
+use v1::tell::What as Told;
+
+use crate::access::{Caller, Right};
+use crate::grpc::observation;
+use crate::listen::HangUp;
+use crate::service::{Kind, Service, kind_of};
+use crate::translate::failed;
+use body::{Fields, Handle, LONGEST_BODY, Refusal, query};
+pub(crate) use origin::Hosts;
+use routes::{Does, Method, ROUTES, Route};
+
+/// How long a session lives if whoever opens it does not say.
+const USUAL_TTL_MS: u64 = 30_000;
+
+/// Adds all that HTTP has to what gRPC has.
+pub(crate) fn add_routes(grpc: Router, service: &Arc<Service>, hosts: Hosts) -> Router {
+    let description = openapi::description().to_string().into();
+    let site = Arc::new(Site { service: service.clone(), description });
+    let mut router = grpc;
+    for route in ROUTES {
+        let method = match route.method {
+            Method::Get => MethodFilter::GET,
+            Method::Post => MethodFilter::POST,
+        };
+        let site = site.clone();
+        let serve = move |request: Request| async move { site.serve(route, request).await };
+        router = router.route(route.path, on(method, serve));
+    }
+    let guard = move |request: Request, next: Next| async move {
+        match origin::check(hosts, &request) {
+            Ok(()) => next.run(request).await,
+            Err(failed) => Refusal::from(failed).into_response(),
+        }
+    };
+    router
+        .fallback(no_such_path)
+        .method_not_allowed_fallback(other_method)
+        .layer(DefaultBodyLimit::max(LONGEST_BODY))
+        .layer(middleware::from_fn(guard))
+}
+
+/// What answers over HTTP.
+struct Site {
+    service: Arc<Service>,
+    description: Bytes,
+}
+
+impl Site {
+    async fn serve(&self, route: &Route, request: Request) -> Response {
+        self.answer(route, request).await.unwrap_or_else(|refusal| {
+            self.service.node.metrics.refuse(&refusal.failed.code);
+            refusal.into_response()
+        })
+    }
+
+    async fn answer(&self, route: &Route, request: Request) -> Result<Response, Refusal> {
+        let service = &*self.service;
+        let uri = request.uri().clone();
+        let caller = match route.does {
+            Does::Health => return Ok(self.health()),
+            Does::Describe => {
+                return Ok(([(CONTENT_TYPE, "application/json")], self.description.clone())
+                    .into_response());
+            }
+            Does::Welcome => return Ok(welcome(request.headers()).into_response()),
+            _ => {
+                let shown = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
+                service.access.caller(shown)?
+            }
+        };
+        Ok(match route.does {
+            Does::Open => self.open(&caller, Fields::of(request).await?).await?,
+            Does::Ask(read) => {
+                let mut fields = Fields::of(request).await?;
+                let (handle, number) = (fields.handle()?, fields.number()?);
+                let asked = read(&mut fields)?;
+                fields.finish()?;
+                self.ask(&caller, handle, number, asked).await?
+            }
+            Does::Cancel => {
+                let mut fields = Fields::of(request).await?;
+                let (handle, request) = (fields.handle()?, fields.undone()?);
+                fields.finish()?;
+                self.ask(&caller, handle, 0, Asked::Cancel(v1::Cancel { request })).await?
+            }
+            Does::Observe => {
+                let hang_up = request.extensions().get().cloned();
+                self.observe(&caller, &uri, hang_up)?
+            }
+            Does::Locks => ok(service.locks(&caller, &query(&uri)?)),
+            Does::Sessions => ok(service.sessions(&caller, &query(&uri)?)?),
+            Does::Elections => ok(service.elections(&caller, &query(&uri)?)),
+            Does::Why => {
+                let named: v1::Named = query(&uri)?;
+                named_at_all(&named.name, "name")?;
+                ok(service.why(&caller, &named)?)
+            }
+            Does::Graph => ok(service.graph(&caller)?),
+            Does::Status => ok(service.status()),
+            Does::ForceRelease => {
+                let take = Fields::of(request).await?.read()?;
+                ok(service.force_release(&caller, take).await?)
+            }
+            Does::Expel => ok(service.expel(&caller, Fields::of(request).await?.read()?).await?),
+            Does::Depose => ok(service.depose(&caller, Fields::of(request).await?.read()?).await?),
+            Does::Metrics => {
+                caller.may_all(Right::Observe)?;
+                let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+                ([(CONTENT_TYPE, kind)], service.node.figures()).into_response()
+            }
+            Does::Health | Does::Describe | Does::Welcome => unreachable!("answered above"),
+        })
+    }
+
+    async fn open(&self, caller: &Caller, mut fields: Fields) -> Result<Response, Refusal> {
+        let mut open: v1::Open = fields.read()?;
+        if open.ttl_ms == 0 {
+            open.ttl_ms = USUAL_TTL_MS;
+        }
+        let ask = v1::Ask { what: Some(Asked::Open(open)), ..v1::Ask::default() };
+        match self.service.call(caller, ask).await? {
+            Told::Opened(v1::Opened { session, key, ttl_ms }) => {
+                let session = Handle { session, key }.to_string();
+                Ok(ok(json!({ "session": session, "ttl_ms": ttl_ms })))
+            }
+            _ => unreachable!("a session is opened or it is not"),
+        }
+    }
+
+    async fn ask(
+        &self,
+        caller: &Caller,
+        handle: Handle,
+        id: u64,
+        asked: Asked,
+    ) -> Result<Response, Refusal> {
+        let Handle { session, key } = handle;
+        let ask = v1::Ask { session, key, id, what: Some(asked), received: 0 };
+        Ok(match self.service.call(caller, ask).await? {
+            Told::Granted(granted) => ok(granted),
+            Told::Released(released) => ok(released),
+            Told::Elected(elected) => ok(elected),
+            Told::Alive(alive) => ok(alive),
+            _ => ok(v1::Done {}),
+        })
+    }
+
+    fn observe(
+        &self,
+        caller: &Caller,
+        uri: &Uri,
+        hang_up: Option<HangUp>,
+    ) -> Result<Response, Refusal> {
+        let v1::ObserveElection { election } = query(uri)?;
+        named_at_all(&election, "election")?;
+        caller.may(Right::Observe, &election)?;
+        let leaders = observation(&self.service, &election.into(), hang_up);
+        let events = leaders.map(|leader| Event::default().event("leader").json_data(leader));
+        Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
+    }
+
+    fn health(&self) -> Response {
+        match self.service.node.illness() {
+            None => ok(json!({ "status": "ok" })),
+            Some(trouble) => Refusal::from(failed(codes::UNAVAILABLE, trouble)).into_response(),
+        }
+    }
+}
+
+fn ok(answer: impl Serialize) -> Response {
+    Json(answer).into_response()
+}
+
+fn named_at_all(name: &str, parameter: &str) -> Result<(), Refusal> {
+    if name.is_empty() {
+        let message = format!("a lock or an election needs a name: ?{parameter}=…");
+        return Err(failed("no-name", message).into());
+    }
+    Ok(())
+}
+
+impl From<v1::Failed> for Refusal {
+    /// A failure as HTTP has it. A wait that took too long is a conflict, for whoever says how long it wants
+    /// to wait does not want programs on the way to ask again, which they do after a time-out.
+    fn from(failed: v1::Failed) -> Self {
+        let status = match kind_of(&failed.code) {
+            Kind::Bad => StatusCode::BAD_REQUEST,
+            Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Kind::Forbidden => StatusCode::FORBIDDEN,
+            Kind::NotFound => StatusCode::NOT_FOUND,
+            Kind::Conflict | Kind::TimedOut | Kind::Aborted | Kind::Cancelled => {
+                StatusCode::CONFLICT
+            }
+            Kind::Precondition => StatusCode::PRECONDITION_FAILED,
+            Kind::TooMany => StatusCode::TOO_MANY_REQUESTS,
+            Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+        };
+        Self { status, failed }
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let Self { status, failed } = self;
+        let mut said = json!({ "code": failed.code, "message": failed.message });
+        if !failed.cycle.is_empty() {
+            said["cycle"] = serde_json::to_value(failed.cycle).unwrap_or(Value::Null);
+        }
+        let mut response = (status, Json(said)).into_response();
+        let headers = response.headers_mut();
+        match status {
+            StatusCode::UNAUTHORIZED => {
+                headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            StatusCode::SERVICE_UNAVAILABLE => {
+                headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            _ => {}
+        }
+        response
+    }
+}
+
+/// Nothing is there.
+async fn no_such_path(request: Request) -> Response {
+    let kind = request.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    if kind.is_some_and(|kind| kind.starts_with(b"application/grpc")) {
+        return tonic::Status::unimplemented("there is no such service")
+            .into_http::<()>()
+            .map(|_| axum::body::Body::empty());
+    }
+    let path = request.uri().path();
+    let near = ROUTES.iter().find(|route| {
+        let last = |path: &str| path.trim_end_matches('/').rsplit('/').next().map(str::to_owned);
+        route.path.len() > 1 && last(route.path) == last(path)
+    });
+    let hint = match near {
+        Some(route) => format!("there is {}", route.path),
+        None => "GET /openapi.json says what there is".to_owned(),
+    };
+    let message = format!("there is nothing at {path:?}; {hint}");
+    Refusal::from(failed(codes::NOT_FOUND, message)).into_response()
+}
+
+/// Something is there, but it is asked in another way.
+async fn other_method(request: Request) -> Response {
+    let path = request.uri().path();
+    let methods =
+        ROUTES.iter().filter(|route| route.path == path).map(|route| match route.method {
+            Method::Get => "GET",
+            Method::Post => "POST",
+        });
+    let methods = methods.collect::<Vec<_>>().join(", ");
+    let message = format!("{path} takes {methods}, not {}", request.method());
+    let failed = failed(codes::BAD_REQUEST, message);
+    let mut response = Refusal { status: StatusCode::METHOD_NOT_ALLOWED, failed }.into_response();
+    if let Ok(methods) = methods.parse() {
+        response.headers_mut().insert(ALLOW, methods);
+    }
+    response
+}
+
+/// What to try.
+fn welcome(headers: &HeaderMap) -> String {
+    let plain = |host: &&str| {
+        host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".:-[]".contains(&byte))
+    };
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).filter(plain);
+    include_str!("http/welcome.txt").replace("{host}", host.unwrap_or(DEFAULT_ADDRESS))
+}

@@ -1,0 +1,258 @@
+//! All that can be asked over HTTP. The router is made from this table, and so is the description of it.
+
+use conclave_api::v1;
+use v1::ask::What as Asked;
+
+use super::body::{Fields, Refusal};
+
+/// One thing that can be asked.
+pub(crate) struct Route {
+    pub(crate) method: Method,
+    pub(crate) path: &'static str,
+    /// What it is for, in a line.
+    pub(crate) about: &'static str,
+    pub(crate) takes: Takes,
+    pub(crate) gives: Gives,
+    pub(crate) does: Does,
+}
+
+/// How it is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    Get,
+    Post,
+}
+
+/// What goes with the question. Messages are those of `conclave.v1`.
+pub(crate) enum Takes {
+    Nothing,
+    /// The fields of a message, in the address.
+    Query(&'static str),
+    /// The fields of these messages, in the body.
+    Body(&'static [&'static str]),
+    /// The same, and the session on whose behalf it is asked.
+    Session(&'static [&'static str]),
+}
+
+/// What comes back.
+pub(crate) enum Gives {
+    Message(&'static str),
+    /// A session.
+    Handle,
+    /// A message whenever something changes.
+    Events(&'static str),
+    Text,
+    Json,
+}
+
+/// What is done.
+pub(crate) enum Does {
+    Open,
+    /// Asks on behalf of a session.
+    Ask(fn(&mut Fields) -> Result<Asked, Refusal>),
+    /// The field that says which request to undo has the name of the number of a request.
+    Cancel,
+    Observe,
+    Locks,
+    Sessions,
+    Elections,
+    Why,
+    Graph,
+    Status,
+    ForceRelease,
+    Expel,
+    Depose,
+    Metrics,
+    Health,
+    Describe,
+    Welcome,
+}
+
+const fn get(
+    path: &'static str,
+    about: &'static str,
+    takes: Takes,
+    gives: Gives,
+    does: Does,
+) -> Route {
+    Route { method: Method::Get, path, about, takes, gives, does }
+}
+
+const fn post(
+    path: &'static str,
+    about: &'static str,
+    takes: Takes,
+    gives: Gives,
+    does: Does,
+) -> Route {
+    Route { method: Method::Post, path, about, takes, gives, does }
+}
+
+use Does as Do;
+use Gives::{Events, Handle, Json, Message, Text};
+use Takes::{Body, Nothing, Query, Session};
+
+/// Every route there is.
+pub(crate) static ROUTES: &[Route] = &[
+    post(
+        "/v1/sessions",
+        "Opens a session. It lives for its time-to-live, 30 seconds unless said otherwise, and longer if \
+         it is kept alive.",
+        Body(&["Open"]),
+        Handle,
+        Do::Open,
+    ),
+    post(
+        "/v1/keepalive",
+        "Lets a session live on for its whole time-to-live.",
+        Session(&[]),
+        Message("Alive"),
+        Do::Ask(|_| Ok(Asked::KeepAlive(v1::KeepAlive::default()))),
+    ),
+    post(
+        "/v1/close",
+        "Ends a session; all that it holds is free.",
+        Session(&[]),
+        Message("Done"),
+        Do::Ask(|_| Ok(Asked::Close(v1::Close {}))),
+    ),
+    post(
+        "/v1/acquire",
+        "Acquires a lock, or with `wants` several at once. The answer comes when they are granted; whoever \
+         hangs up before that has cancelled the request.",
+        Session(&["Acquire", "Want"]),
+        Message("Granted"),
+        Do::Ask(|fields| fields.acquire().map(Asked::Acquire)),
+    ),
+    post(
+        "/v1/release",
+        "Releases a lock, or one level of it.",
+        Session(&["Release"]),
+        Message("Released"),
+        Do::Ask(|fields| fields.read().map(Asked::Release)),
+    ),
+    post(
+        "/v1/release-all",
+        "Releases everything that was granted with a token.",
+        Session(&["ReleaseAll"]),
+        Message("Released"),
+        Do::Ask(|fields| fields.read().map(Asked::ReleaseAll)),
+    ),
+    post(
+        "/v1/upgrade",
+        "Has a shared lock exclusively.",
+        Session(&["Upgrade"]),
+        Message("Granted"),
+        Do::Ask(|fields| fields.read().map(Asked::Upgrade)),
+    ),
+    post(
+        "/v1/downgrade",
+        "Shares a lock that was held exclusively.",
+        Session(&["Downgrade"]),
+        Message("Granted"),
+        Do::Ask(|fields| fields.read().map(Asked::Downgrade)),
+    ),
+    post(
+        "/v1/cancel",
+        "Undoes a request that was made with a number, whether it waits or was granted.",
+        Session(&["Cancel"]),
+        Message("Done"),
+        Do::Cancel,
+    ),
+    post(
+        "/v1/campaign",
+        "Stands in an election. The answer comes when the session leads; whoever hangs up before that stands \
+         no more.",
+        Session(&["Campaign"]),
+        Message("Elected"),
+        Do::Ask(|fields| fields.read().map(Asked::Campaign)),
+    ),
+    post(
+        "/v1/proclaim",
+        "Says, as a leader, what others are to see.",
+        Session(&["Proclaim"]),
+        Message("Done"),
+        Do::Ask(|fields| fields.read().map(Asked::Proclaim)),
+    ),
+    post(
+        "/v1/resign",
+        "Leads no more.",
+        Session(&["Resign"]),
+        Message("Done"),
+        Do::Ask(|fields| fields.read().map(Asked::Resign)),
+    ),
+    get(
+        "/v1/observe",
+        "Who leads an election: now, and whenever that changes, as server-sent events.",
+        Query("ObserveElection"),
+        Events("Leader"),
+        Do::Observe,
+    ),
+    get(
+        "/v1/locks",
+        "The locks that somebody holds or waits for, by name.",
+        Query("ListLocks"),
+        Message("LockList"),
+        Do::Locks,
+    ),
+    get(
+        "/v1/sessions",
+        "The sessions, the oldest first.",
+        Query("ListSessions"),
+        Message("SessionList"),
+        Do::Sessions,
+    ),
+    get(
+        "/v1/elections",
+        "The elections that somebody stands in, by name.",
+        Query("ListElections"),
+        Message("ElectionList"),
+        Do::Elections,
+    ),
+    get(
+        "/v1/why",
+        "Who holds a lock, who waits for it, what these wait for, and the deadlock if there is one.",
+        Query("Named"),
+        Message("Reasons"),
+        Do::Why,
+    ),
+    get("/v1/graph", "Who waits for whom.", Nothing, Message("WaitGraph"), Do::Graph),
+    get(
+        "/v1/status",
+        "What the node is and how it does.",
+        Nothing,
+        Message("NodeStatus"),
+        Do::Status,
+    ),
+    post(
+        "/v1/admin/release",
+        "Takes a lock from whoever holds it. The reason is recorded.",
+        Body(&["TakeLock"]),
+        Message("Done"),
+        Do::ForceRelease,
+    ),
+    post(
+        "/v1/admin/expel",
+        "Ends a session. The reason is recorded.",
+        Body(&["EndSession"]),
+        Message("Done"),
+        Do::Expel,
+    ),
+    post(
+        "/v1/admin/depose",
+        "Ends a leadership. The reason is recorded.",
+        Body(&["EndLeadership"]),
+        Message("Done"),
+        Do::Depose,
+    ),
+    get("/metrics", "Figures for Prometheus.", Nothing, Text, Do::Metrics),
+    get(
+        "/healthz",
+        "Whether the node grants anything; 503 and the reason if it does not. Needs no token.",
+        Nothing,
+        Json,
+        Do::Health,
+    ),
+    get("/openapi.json", "This description. Needs no token.", Nothing, Json, Do::Describe),
+    get("/", "What to try. Needs no token.", Nothing, Text, Do::Welcome),
+];

@@ -1,0 +1,246 @@
+//! The listening socket: connections as they come, over TLS if told so, each of them counted, and none
+//! that outlasts its client.
+
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use prometheus_client::metrics::gauge::Gauge;
+use rustix::net::sockopt;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::mpsc;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tonic::transport::server::Connected;
+
+/// With what a server shows who it is, and finds out who others are. All files are PEM.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// The server's certificate, and those that lead to one that clients know.
+    pub certificate: PathBuf,
+    /// The key of its certificate.
+    pub key: PathBuf,
+    /// If there is one, clients need a certificate that was issued by one of these.
+    pub client_ca: Option<PathBuf>,
+}
+
+impl Tls {
+    pub(crate) fn read(&self) -> Result<TlsAcceptor, String> {
+        let at =
+            |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let certificates = |path: &Path| -> Result<Vec<CertificateDer<'static>>, String> {
+            let all = CertificateDer::pem_file_iter(path).map_err(|error| at(path, &error))?;
+            let all: Vec<_> = all.collect::<Result<_, _>>().map_err(|error| at(path, &error))?;
+            if all.is_empty() {
+                return Err(at(path, &"there is no certificate in it"));
+            }
+            Ok(all)
+        };
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?;
+        let config = match &self.client_ca {
+            None => config.with_no_client_auth(),
+            Some(path) => {
+                let mut roots = RootCertStore::empty();
+                for certificate in certificates(path)? {
+                    roots.add(certificate).map_err(|error| at(path, &error))?;
+                }
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
+                let verifier = verifier.build().map_err(|error| at(path, &error))?;
+                config.with_client_cert_verifier(verifier)
+            }
+        };
+        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| at(&self.key, &error))?;
+        let mut config = config
+            .with_single_cert(certificates(&self.certificate)?, key)
+            .map_err(|error| at(&self.certificate, &error))?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(TlsAcceptor::from(Arc::new(config)))
+    }
+}
+
+/// How many connections may wait to be taken, when many come at once.
+const BACKLOG: u32 = 4096;
+/// How long a client may take to say the first word.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// A client that says nothing for so long is asked whether it is there, so often, and three times.
+const SILENCE: Duration = Duration::from_secs(15);
+const ASK_AGAIN: Duration = Duration::from_secs(5);
+
+/// Listens, and takes nobody yet.
+pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+/// Takes whoever comes, for as long as the connections are wanted.
+pub(crate) fn connections(
+    listener: TcpListener,
+    tls: Option<TlsAcceptor>,
+    counted: Gauge,
+) -> ReceiverStream<io::Result<Connection>> {
+    let (taken, connections) = mpsc::channel(1);
+    tokio::spawn(async move {
+        loop {
+            let come = tokio::select! {
+                () = taken.closed() => return,
+                come = listener.accept() => come,
+            };
+            let Ok((tcp, _)) = come else {
+                // There may be too many at present.
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                continue;
+            };
+            let (tls, counted, taken) = (tls.clone(), Counted::one(&counted), taken.clone());
+            tokio::spawn(async move {
+                if let Ok(Ok(io)) = tokio::time::timeout(PATIENCE, greet(tcp, tls)).await {
+                    // Nobody is taken any more if this fails.
+                    drop(taken.send(Ok(Connection::new(io, counted))).await);
+                }
+            });
+        }
+    });
+    ReceiverStream::new(connections)
+}
+
+/// Waits until a client has said who it is, or anything at all.
+async fn greet(tcp: TcpStream, tls: Option<TlsAcceptor>) -> io::Result<Io> {
+    tcp.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(&tcp, true)?;
+    sockopt::set_tcp_keepidle(&tcp, SILENCE)?;
+    sockopt::set_tcp_keepintvl(&tcp, ASK_AGAIN)?;
+    sockopt::set_tcp_keepcnt(&tcp, 3)?;
+    Ok(match tls {
+        Some(tls) => Io::Tls(Box::new(tls.accept(tcp).await?)),
+        None => {
+            tcp.readable().await?;
+            Io::Plain(tcp)
+        }
+    })
+}
+
+/// A client's connection.
+pub(crate) struct Connection {
+    io: Io,
+    hang_up: HangUp,
+    hung_up: Pin<Box<WaitForCancellationFutureOwned>>,
+    _counted: Counted,
+}
+
+/// Ends a connection at once, whatever is still to be sent.
+#[derive(Clone, Debug)]
+pub(crate) struct HangUp(pub(crate) CancellationToken);
+
+enum Io {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// One of those that are counted.
+struct Counted(Gauge);
+
+impl Counted {
+    fn one(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
+impl Connection {
+    fn new(io: Io, counted: Counted) -> Self {
+        let hang_up = CancellationToken::new();
+        let hung_up = Box::pin(hang_up.clone().cancelled_owned());
+        Self { io, hang_up: HangUp(hang_up), hung_up, _counted: counted }
+    }
+}
+
+impl Connected for Connection {
+    type ConnectInfo = HangUp;
+
+    fn connect_info(&self) -> HangUp {
+        self.hang_up.clone()
+    }
+}
+
+/// Does the same with whichever it is.
+macro_rules! with_io {
+    ($connection:expr, $io:ident => $work:expr) => {
+        match &mut $connection.get_mut().io {
+            Io::Plain(tcp) => {
+                let $io = Pin::new(tcp);
+                $work
+            }
+            Io::Tls(tls) => {
+                let $io = Pin::new(&mut **tls);
+                $work
+            }
+        }
+    };
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.hung_up.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        with_io!(self, io => io.poll_read(cx, buffer))
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        with_io!(self, io => io.poll_write(cx, bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        with_io!(self, io => io.poll_write_vectored(cx, slices))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.io {
+            Io::Plain(tcp) => tcp.is_write_vectored(),
+            Io::Tls(tls) => tls.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        with_io!(self, io => io.poll_flush(cx))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        with_io!(self, io => io.poll_shutdown(cx))
+    }
+}

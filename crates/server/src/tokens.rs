@@ -1,0 +1,158 @@
+//! The file that says who is known by which token, and what each may do.
+//!
+//! It has no secrets in it, only their digests, so it may be kept with other configuration. A secret is 32
+//! random bytes; nobody can find one by trying, and so the digest needs neither salt nor slowness.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::access::Rights;
+
+/// What the holder of a token may do: to names that begin with one of these. An empty text is the
+/// beginning of every name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TokenRights {
+    /// What it may hold, wait for and stand in.
+    #[serde(default)]
+    pub lock: Vec<String>,
+    /// What it may see, besides what it may lock or administer.
+    #[serde(default)]
+    pub observe: Vec<String>,
+    /// What it may take from others.
+    #[serde(default)]
+    pub admin: Vec<String>,
+}
+
+/// A token as the file has it.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    name: String,
+    sha256: String,
+    #[serde(default)]
+    lock: Vec<String>,
+    #[serde(default)]
+    observe: Vec<String>,
+    #[serde(default)]
+    admin: Vec<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    token: Vec<Entry>,
+}
+
+/// Makes a token: the secret, which is not kept anywhere, and what goes into the file.
+pub fn new_token(name: &str, rights: TokenRights) -> (String, String) {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).expect("the system has random numbers");
+    let secret = format!("conclave-{}", hex(&bytes));
+    let TokenRights { lock, observe, admin } = rights;
+    let sha256 = hex(&digest(secret.as_bytes()));
+    let entry = Entry { name: name.to_owned(), sha256, lock, observe, admin };
+    let entry = toml::to_string(&File { token: vec![entry] }).expect("it is plain text");
+    (secret, entry)
+}
+
+/// Everybody who is known, by the digest of the secret.
+///
+/// A digest is looked up, which takes longer the more of it is right. That tells something about the digest
+/// of what was shown, and nothing about the secrets, since nobody can make a text for a digest.
+pub(crate) struct Tokens(BTreeMap<[u8; 32], Arc<Rights>>);
+
+impl Tokens {
+    pub(crate) fn read(path: &Path) -> Result<Self, String> {
+        let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
+        Self::parse(&text)
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
+        let mut all = BTreeMap::new();
+        for Entry { name, sha256, lock, observe, admin } in file.token {
+            let digest = unhex(&sha256).ok_or_else(|| {
+                format!(
+                    "the sha256 of {name:?} has to be 64 hex digits; `conclave token` makes one"
+                )
+            })?;
+            let rights = Rights { name: name.clone(), lock, observe, admin };
+            if all.insert(digest, Arc::new(rights)).is_some() {
+                return Err(format!("the token of {name:?} is there twice"));
+            }
+        }
+        if all.is_empty() {
+            return Err("there is no [[token]] in it, so nobody could do anything".to_owned());
+        }
+        Ok(Self(all))
+    }
+
+    /// Who has this secret.
+    pub(crate) fn holder(&self, secret: &[u8]) -> Option<Arc<Rights>> {
+        self.0.get(&digest(secret)).cloned()
+    }
+}
+
+impl fmt::Debug for Tokens {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.values().map(|rights| &rights.name)).finish()
+    }
+}
+
+fn digest(secret: &[u8]) -> [u8; 32] {
+    Sha256::digest(secret).into()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<[u8; 32]> {
+    let digits = text.chars().map(|digit| digit.to_digit(16)).collect::<Option<Vec<_>>>()?;
+    let bytes: Vec<u8> = digits
+        .chunks(2)
+        .map(|pair| match pair {
+            [high, low] => (high << 4 | low) as u8,
+            _ => 0,
+        })
+        .collect();
+    if digits.len() == 64 { bytes.try_into().ok() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_token_is_known_once_it_is_in_the_file_and_its_secret_is_nowhere() {
+        let rights = TokenRights { lock: vec!["ci/".into()], ..TokenRights::default() };
+        let (secret, entry) = new_token("ci", rights);
+        let tokens = Tokens::parse(&entry).expect("it is well-formed");
+        let rights = tokens.holder(secret.as_bytes()).expect("it is known");
+        assert_eq!(
+            (rights.name.as_str(), rights.lock.as_slice()),
+            ("ci", ["ci/".to_owned()].as_slice())
+        );
+        assert!(tokens.holder(b"conclave-").is_none() && tokens.holder(b"").is_none());
+        assert!(!entry.contains(&secret));
+        assert_eq!(format!("{tokens:?}"), "{\"ci\"}");
+    }
+
+    #[test]
+    fn a_file_that_makes_no_sense_is_refused_with_the_reason() {
+        let wrong = |text: &str| Tokens::parse(text).expect_err("it is wrong");
+        assert!(wrong("").contains("missing field `token`"), "{}", wrong(""));
+        assert!(wrong("token = []").contains("nobody could do anything"));
+        let short = "[[token]]\nname = \"a\"\nsha256 = \"12\"";
+        assert!(wrong(short).contains("64 hex digits"), "{}", wrong(short));
+        let odd = "[[token]]\nname = \"a\"\nsha256 = \"12\"\nlocks = []";
+        assert!(wrong(odd).contains("unknown field `locks`"), "{}", wrong(odd));
+        let (_, entry) = new_token("a", TokenRights::default());
+        assert!(wrong(&format!("{entry}{entry}")).contains("twice"));
+    }
+}
