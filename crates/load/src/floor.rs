@@ -1,0 +1,86 @@
+//! What the machine can do at best: a flush of the disk, and a round trip.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::{LoadError, median};
+
+/// In microseconds, the median of many.
+pub(crate) struct Floor {
+    pub(crate) flush: f64,
+    pub(crate) trip: f64,
+}
+
+impl Floor {
+    /// Between this and another measurement.
+    pub(crate) fn and(&self, other: &Self) -> Self {
+        let middle = |one: f64, other: f64| f64::midpoint(one, other);
+        Self { flush: middle(self.flush, other.flush), trip: middle(self.trip, other.trip) }
+    }
+}
+
+/// What a flush writes, and what goes back and forth.
+const BYTES: [u8; 128] = [7; 128];
+
+/// Measures both, for so long each.
+pub(crate) fn measure(directory: &Path, span: Duration) -> Result<Floor, LoadError> {
+    let io = |what: &str| {
+        let what = what.to_owned();
+        |error: io::Error| LoadError::Io { what, error }
+    };
+    Ok(Floor {
+        flush: flush(directory, span).map_err(io("cannot flush a file"))?,
+        trip: trip(span).map_err(io("cannot use loopback"))?,
+    })
+}
+
+#[expect(clippy::disallowed_methods, reason = "it measures")]
+fn repeat(span: Duration, mut work: impl FnMut() -> io::Result<()>) -> io::Result<f64> {
+    let begun = Instant::now();
+    let mut times = Vec::new();
+    while begun.elapsed() < span {
+        let begun = Instant::now();
+        work()?;
+        times.push(begun.elapsed());
+    }
+    Ok(median(times))
+}
+
+fn flush(directory: &Path, span: Duration) -> io::Result<f64> {
+    let path = directory.join("flushed");
+    let mut file = File::create(&path)?;
+    let flushed = repeat(span, || {
+        file.write_all(&BYTES)?;
+        file.sync_data()
+    });
+    std::fs::remove_file(path)?;
+    flushed
+}
+
+fn trip(span: Duration) -> io::Result<f64> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let other = thread::spawn(move || -> io::Result<()> {
+        let (mut stream, _) = listener.accept()?;
+        stream.set_nodelay(true)?;
+        let mut bytes = BYTES;
+        while stream.read_exact(&mut bytes).is_ok() {
+            stream.write_all(&bytes)?;
+        }
+        Ok(())
+    });
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_nodelay(true)?;
+    let mut bytes = BYTES;
+    let trip = repeat(span, || {
+        stream.write_all(&BYTES)?;
+        stream.read_exact(&mut bytes)
+    });
+    drop(stream);
+    other.join().map_err(|_| io::Error::other("the other end panicked"))??;
+    trip
+}

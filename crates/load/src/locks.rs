@@ -1,0 +1,101 @@
+//! Clients that take locks and give them back.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use conclave_client::{Client, Options, Session, SessionOptions};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+
+use crate::{LoadError, median};
+
+/// What came of clients with a lock each.
+pub(crate) struct Uncontended {
+    /// Locks taken and given back, per second, by all together.
+    pub(crate) rate: f64,
+    /// How long it takes to have one, in microseconds.
+    pub(crate) acquire: f64,
+}
+
+/// What came of clients that all want the same lock.
+pub(crate) struct Contended {
+    /// From one holder to the next, in microseconds.
+    pub(crate) each: f64,
+    /// Of all clients, the fewest and the most grants.
+    pub(crate) least: f64,
+    pub(crate) most: f64,
+}
+
+pub(crate) async fn connect(address: SocketAddr, name: &str) -> Result<Session, LoadError> {
+    let client = Client::connect(Options::new(address.to_string()).name(name)).await?;
+    Ok(client.open(SessionOptions::ttl(Duration::from_secs(60))).await?)
+}
+
+/// What one client did.
+struct Done {
+    acquired: Vec<Duration>,
+    within: Duration,
+}
+
+/// Each on a lock of its own.
+pub(crate) async fn uncontended(
+    address: SocketAddr,
+    clients: usize,
+    span: Duration,
+) -> Result<Uncontended, LoadError> {
+    let done = all(address, clients, span, |client| format!("lock-{client}")).await?;
+    let rate = done.iter().map(|done| done.acquired.len() as f64 / done.within.as_secs_f64()).sum();
+    let acquire = median(done.into_iter().flat_map(|done| done.acquired).collect());
+    Ok(Uncontended { rate, acquire })
+}
+
+/// All on the same.
+pub(crate) async fn contended(
+    address: SocketAddr,
+    clients: usize,
+    span: Duration,
+) -> Result<Contended, LoadError> {
+    let done = all(address, clients, span, |_| "wanted by all".to_owned()).await?;
+    let grants = || done.iter().map(|done| done.acquired.len() as f64);
+    let rate: f64 =
+        done.iter().map(|done| done.acquired.len() as f64 / done.within.as_secs_f64()).sum();
+    let least = grants().fold(f64::INFINITY, f64::min);
+    Ok(Contended { each: 1e6 / rate, least, most: grants().fold(0.0, f64::max) })
+}
+
+async fn all(
+    address: SocketAddr,
+    clients: usize,
+    span: Duration,
+    lock: impl Fn(usize) -> String,
+) -> Result<Vec<Done>, LoadError> {
+    let start = Arc::new(Barrier::new(clients));
+    let mut tasks = JoinSet::new();
+    for client in 0..clients {
+        let (lock, start) = (lock(client), start.clone());
+        tasks.spawn(async move {
+            let session = connect(address, &format!("client-{client}")).await?;
+            start.wait().await;
+            work(&session, &lock, span).await
+        });
+    }
+    let mut all = Vec::new();
+    while let Some(done) = tasks.join_next().await {
+        all.push(done.expect("it does not panic")?);
+    }
+    Ok(all)
+}
+
+#[expect(clippy::disallowed_methods, reason = "it measures")]
+async fn work(session: &Session, lock: &str, span: Duration) -> Result<Done, LoadError> {
+    let begun = Instant::now();
+    let mut acquired = Vec::new();
+    while begun.elapsed() < span {
+        let asked = Instant::now();
+        let guard = session.lock(lock).await?;
+        acquired.push(asked.elapsed());
+        guard.release().await?;
+    }
+    Ok(Done { acquired, within: begun.elapsed() })
+}
