@@ -2,6 +2,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use conclave_api::v1;
+use futures_util::future::BoxFuture;
 use tokio::task::JoinHandle;
 
 use crate::acquire::millis;
@@ -45,8 +46,9 @@ impl fmt::Debug for Handle {
 
 impl Client {
     /// Connects to one of the servers.
-    pub async fn connect(options: Options) -> Result<Self, Error> {
-        Self::connect_task(options).await.map(|(client, _)| client)
+    pub fn connect(options: Options) -> BoxFuture<'static, Result<Self, Error>> {
+        // Boxed, so that it is compiled here and not in every program that calls it.
+        Box::pin(async { Self::connect_task(options).await.map(|(client, _)| client) })
     }
 
     /// The same, and the task that goes on in the background until all is done.

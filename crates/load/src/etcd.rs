@@ -42,7 +42,8 @@ pub(crate) async fn throughput(options: &Options) -> Result<Option<f64>, LoadErr
 }
 
 async fn start(program: &Path, directory: &Path) -> Result<(Child, String), LoadError> {
-    let failed = |error| LoadError::Io { what: format!("cannot start {}", program.display()), error };
+    let failed =
+        |error| LoadError::Io { what: format!("cannot start {}", program.display()), error };
     let data = directory.join("etcd");
     fs::create_dir_all(&data).map_err(failed)?;
     let free = || -> std::io::Result<String> {

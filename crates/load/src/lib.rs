@@ -172,7 +172,8 @@ async fn speed(
     let before = floor::measure(&options.directory, span / 4)?;
     let contended = locks::contended(address, many, span).await?;
     let floor = before.and(&floor::measure(&options.directory, span / 4)?);
-    let figure = Figure::plain(format!("hand-over, {many} clients, one lock"), contended.each, "µs");
+    let figure =
+        Figure::plain(format!("hand-over, {many} clients, one lock"), contended.each, "µs");
     let ratio = contended.each / (floor.flush + floor.trip);
     report(figure.beside("fdatasync + round trip", ratio, Bound::AtMost(1.6)));
     let fairness = Figure::plain("least grants of a client", contended.least, "");

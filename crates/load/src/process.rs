@@ -83,13 +83,18 @@ impl Server {
         let stat = self.of_proc("stat")?;
         // After the name, which may contain anything but ends with the last parenthesis.
         let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-        let ticks: f64 =
-            fields.split_whitespace().skip(11).take(2).filter_map(|ticks| ticks.parse::<f64>().ok()).sum();
+        let ticks: f64 = fields
+            .split_whitespace()
+            .skip(11)
+            .take(2)
+            .filter_map(|ticks| ticks.parse::<f64>().ok())
+            .sum();
         Ok(Duration::from_secs_f64(ticks / rustix::param::clock_ticks_per_second() as f64))
     }
 
     pub(crate) async fn stop(mut self) -> Result<(), LoadError> {
-        let stopped = |error: io::Error| LoadError::Io { what: "cannot stop the server".into(), error };
+        let stopped =
+            |error: io::Error| LoadError::Io { what: "cannot stop the server".into(), error };
         self.child.kill().await.map_err(stopped)
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conclave_machine::{Call, Command, Config, Error, Machine, Reply, Time};
+use futures_util::future::BoxFuture;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{BasicNode, Raft};
 use tokio::sync::oneshot;
@@ -96,7 +97,12 @@ pub enum NodeError {
 
 impl Node {
     /// Starts a node with what is in its directory. Every session gets its full time-to-live.
-    pub async fn open(options: Options) -> Result<Self, NodeError> {
+    pub fn open(options: Options) -> BoxFuture<'static, Result<Self, NodeError>> {
+        // Boxed, so that it is compiled here and not in every program that calls it.
+        Box::pin(Self::start(options))
+    }
+
+    async fn start(options: Options) -> Result<Self, NodeError> {
         let Options { directory, config, snapshot_every } = options;
         let lock = claim(&directory).await?;
         let state = State::open(&directory, config);
@@ -124,6 +130,8 @@ impl Node {
             let members = BTreeMap::from([(ID, BasicNode::default())]);
             raft.initialize(members).await.map_err(stopped)?;
         }
+        // Alone, it need not wait until nobody else has been heard of.
+        raft.trigger().elect(false).await.map_err(stopped)?;
         let wait = raft.wait(Some(Duration::from_secs(30)));
         wait.current_leader(ID, "alone, it leads").await.map_err(stopped)?;
         // What had been acknowledged is there once everything in the log was carried out.
@@ -234,7 +242,11 @@ impl Node {
     }
 
     /// Stops. What was acknowledged is on disk in any case.
-    pub async fn stop(self) -> Result<(), NodeError> {
+    pub fn stop(self) -> BoxFuture<'static, Result<(), NodeError>> {
+        Box::pin(self.shut_down())
+    }
+
+    async fn shut_down(self) -> Result<(), NodeError> {
         let Self { raft, beat, mut log, _lock, state, proposer, .. } = self;
         drop((beat, state, proposer));
         raft.shutdown().await.map_err(stopped)?;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use conclave_api::v1::conclave_server::ConclaveServer;
 use conclave_api::{DEFAULT_ADDRESS, DESCRIPTORS, LONGEST_MESSAGE};
+use futures_util::future::BoxFuture;
 use thiserror::Error;
 use tokio::task::JoinHandle;
 use tonic::server::NamedService;
@@ -147,7 +148,12 @@ pub struct Server {
 
 impl Server {
     /// Starts a node and lets clients in.
-    pub async fn start(options: ServeOptions) -> Result<Self, ServeError> {
+    pub fn start(options: ServeOptions) -> BoxFuture<'static, Result<Self, ServeError>> {
+        // Boxed, so that it is compiled here and not in every program that calls it.
+        Box::pin(Self::begin(options))
+    }
+
+    async fn begin(options: ServeOptions) -> Result<Self, ServeError> {
         options.check_openness()?;
         let ServeOptions { node, listen, bounds, tls, tokens, .. } = options;
         let certified = tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
@@ -205,7 +211,11 @@ impl Server {
     }
 
     /// Stops: clients are sent away, and find their sessions as they left them when the node is up again.
-    pub async fn stop(self) -> Result<(), ServeError> {
+    pub fn stop(self) -> BoxFuture<'static, Result<(), ServeError>> {
+        Box::pin(self.end())
+    }
+
+    async fn end(self) -> Result<(), ServeError> {
         let Self { service, listening, .. } = self;
         service.closing.cancel();
         // A connection that does not end by itself is not waited for.
