@@ -17,7 +17,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use conclave_client::blocking::Client;
-use conclave_client::{DEFAULT_ADDRESS, Options, SessionOptions};
+use conclave_client::{Options, SessionOptions};
 
 /// Lines in a file, behind the highest token that a line was written with.
 struct Store(File);
@@ -76,7 +76,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let mut store = Store::open(Path::new(path))?;
 
-    let client = Client::connect(Options::new(DEFAULT_ADDRESS))?;
+    let client = Client::connect(Options::from_env()?)?;
     let session = client.open(SessionOptions::default())?;
     let guard = session.lock(format!("file:{path}"))?;
     println!("the lock is held with token {}", guard.token());

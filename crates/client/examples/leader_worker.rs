@@ -11,9 +11,7 @@
 
 use std::time::Duration;
 
-use conclave_client::{
-    Candidacy, Client, DEFAULT_ADDRESS, Error, Leadership, Options, Session, SessionOptions,
-};
+use conclave_client::{Candidacy, Client, Error, Leadership, Options, Session, SessionOptions};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
@@ -21,7 +19,7 @@ async fn main() -> Result<(), Error> {
     let name = arguments.next().unwrap_or_else(|| "worker".to_owned());
     let rank = arguments.next().and_then(|rank| rank.parse().ok()).unwrap_or(0);
 
-    let client = Client::connect(Options::new(DEFAULT_ADDRESS).name(&name)).await?;
+    let client = Client::connect(Options::from_env()?.name(&name)).await?;
     tokio::spawn(tell_who_leads(client.clone()));
     loop {
         // A session that was lost is lost for good; the next one starts from nothing.

@@ -11,7 +11,7 @@
 
 use std::time::{Duration, Instant};
 
-use conclave_client::{Client, DEFAULT_ADDRESS, Error, Options, Session, SessionOptions};
+use conclave_client::{Client, Error, Options, Session, SessionOptions};
 
 /// How long a permit counts, at least.
 const WINDOW: Duration = Duration::from_secs(1);
@@ -22,7 +22,7 @@ async fn main() -> Result<(), Error> {
     let permits = arguments.next().flatten().unwrap_or(3);
     let tasks = arguments.next().flatten().unwrap_or(20);
 
-    let client = Client::connect(Options::new(DEFAULT_ADDRESS)).await?;
+    let client = Client::connect(Options::from_env()?).await?;
     let session = client.open(SessionOptions::default()).await?;
     let begun = now();
     let calls = (0..tasks).map(|task| {

@@ -30,7 +30,8 @@ pub(crate) struct Shared {
     pub(crate) line: watch::Sender<Line>,
 }
 
-/// Something to be done when the book is closed again.
+/// Something to be done when the book is closed again: whatever is not the client's own may look into the book
+/// itself, even while it is dropped.
 pub(crate) type Chore = Box<dyn FnOnce() + Send>;
 /// Something to be done when a session is lost.
 pub(crate) type OnLoss = Box<dyn FnOnce(Loss) + Send>;
@@ -44,6 +45,8 @@ pub(crate) struct Book {
     /// Renewals that are not confirmed: when they were sent, and whose.
     pub(crate) renewals: BTreeMap<u64, (Moment, Vec<u64>)>,
     pub(crate) chores: Vec<Chore>,
+    /// If nothing is heard by then, the server is not there any more.
+    pub(crate) suspect: Option<Moment>,
     /// When the heart wants to look next.
     pub(crate) wake: Option<Moment>,
     /// Nobody is going to ask for anything any more.
@@ -110,7 +113,8 @@ pub(crate) struct Led {
 pub(crate) struct Request {
     pub(crate) what: What,
     pub(crate) reply: Option<oneshot::Sender<Result<Outcome, Error>>>,
-    pub(crate) on_waiting: Option<Chore>,
+    /// Where to say that it has to wait.
+    pub(crate) waits: Option<oneshot::Sender<()>>,
     /// It may have reached the server.
     pub(crate) sent: bool,
     /// Nobody waits for the answer any more; another request sees to it that nothing comes of it.
@@ -200,7 +204,7 @@ impl Book {
         let opening = self.opening.remove(&id);
         let sent = opening.as_ref().map_or_else(Moment::now, |opening| opening.sent);
         let lease = Lease::new(ttl, sent);
-        let vital = Arc::new(Vital { lease, loss: watch::Sender::new(None) });
+        let vital = Arc::new(Vital::new(lease));
         let tracked = Tracked {
             key: given.key,
             vital: vital.clone(),

@@ -155,19 +155,19 @@ impl From<v1::Failed> for Error {
 impl From<Status> for Error {
     fn from(status: Status) -> Self {
         let message = status.message().to_owned();
-        match status.code() {
-            Code::Unauthenticated => Self::Unauthenticated(message),
-            Code::PermissionDenied => Self::Forbidden(message),
-            Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled | Code::Unknown => {
-                Self::Unreachable(message)
-            }
-            code => {
-                let code = match status.metadata().get("conclave-code").map(|code| code.to_str()) {
-                    Some(Ok(code)) => code.to_owned(),
-                    _ => format!("{code:?}"),
-                };
+        match (status.code(), status.metadata().get("conclave-code")) {
+            (Code::Unauthenticated, _) => Self::Unauthenticated(message),
+            (Code::PermissionDenied, _) => Self::Forbidden(message),
+            (Code::Unavailable, _) => Self::Unreachable(message),
+            (_, Some(code)) => {
+                let code = String::from_utf8_lossy(code.as_bytes()).into_owned();
                 Self::Refused { code, message }
             }
+            // Nobody but the network says these.
+            (Code::DeadlineExceeded | Code::Cancelled | Code::Unknown, None) => {
+                Self::Unreachable(message)
+            }
+            (code, None) => Self::Refused { code: format!("{code:?}"), message },
         }
     }
 }

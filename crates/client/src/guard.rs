@@ -5,7 +5,7 @@ use conclave_api::v1;
 use conclave_api::v1::ask::What;
 
 use crate::acquire::millis;
-use crate::session::{Keep, Thread};
+use crate::session::{Keep, Thread, Waiting};
 use crate::things::Hold;
 use crate::{Error, Loss};
 
@@ -97,7 +97,7 @@ impl Guard {
     async fn upgrade_within(&mut self, timeout: Option<Duration>) -> Result<(), Error> {
         let (lock, token) = (self.only_lock()?, self.token());
         let what = What::Upgrade(v1::Upgrade { lock, token, timeout_ms: timeout.map(millis) });
-        let waiting = self.thread.wait();
+        let waiting = Waiting::begin(&self.thread);
         let answer = self.keep.ask(what).await;
         drop(waiting);
         answer.map(drop)

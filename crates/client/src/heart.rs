@@ -39,9 +39,8 @@ impl Shared {
 }
 
 impl Book {
-    /// Does what is due. Says whether the server has been silent for so long that another connection
-    /// should be tried.
-    fn beat(&mut self, now: Moment) -> bool {
+    /// Does what is due. Says whether the server is to be given up for dead.
+    pub(crate) fn beat(&mut self, now: Moment) -> bool {
         self.wake = None;
         let (mut over, mut due, mut resumed) = (Vec::new(), Vec::new(), Vec::new());
         let mut wake = Moment::NEVER;
@@ -84,28 +83,46 @@ impl Book {
             }
         }
         resumed.into_iter().for_each(|session| self.repeat(session));
-        self.renew(&due, now)
+        self.renew(&due, now);
+        let dead = self.suspect.is_some_and(|suspect| suspect <= now);
+        if dead {
+            self.suspect = None;
+        } else if let Some(suspect) = self.suspect {
+            self.wake_by(suspect);
+        }
+        dead
     }
 
-    /// Renews the leases of these. Says whether one of them was to be renewed before and was not.
-    fn renew(&mut self, sessions: &[u64], now: Moment) -> bool {
+    /// Renews the leases of these.
+    fn renew(&mut self, sessions: &[u64], now: Moment) {
         if self.outbox.is_none() || sessions.is_empty() {
-            return false;
+            return;
         }
-        let silent = self.renewals.values().any(|(sent, renewed)| {
-            let waits_since = |session: &u64| {
-                let tracked = self.sessions.get(session).filter(|one| one.closing.is_none());
-                tracked.is_some_and(|one| now.since(*sent) >= one.vital.lease.ttl() / 4)
-            };
-            renewed.iter().any(waits_since)
-        });
+        self.wonder(now);
         for sessions in sessions.chunks(TOGETHER) {
             let id = self.next_id();
             self.renewals.insert(id, (now, sessions.to_vec()));
             let what = Some(What::KeepAlive(v1::KeepAlive { sessions: sessions.to_vec() }));
             self.send(Ask { id, what, ..Ask::default() });
         }
-        silent
+    }
+
+    /// If an earlier renewal should have been confirmed by now, asks the server whether it is there. A
+    /// slow disk delays renewals, but not an echo; if not even that comes, nobody is there any more.
+    fn wonder(&mut self, now: Moment) {
+        let overdue = |(sent, renewed): &(Moment, Vec<u64>)| {
+            let alive = renewed.iter().filter_map(|session| self.sessions.get(session));
+            let ttls = alive.filter(|one| one.closing.is_none()).map(|one| one.vital.lease.ttl());
+            ttls.min().filter(|&ttl| now.since(*sent) >= ttl / 4)
+        };
+        let overdue = self.renewals.values().filter_map(overdue).min();
+        if let Some(ttl) = overdue
+            && self.suspect.is_none()
+        {
+            self.suspect = Some(now.plus(ttl / 8));
+            let (id, what) = (self.next_id(), Some(What::Echo(v1::Echo::default())));
+            self.send(Ask { id, what, ..Ask::default() });
+        }
     }
 
     /// The server has written a renewal down.
@@ -142,6 +159,7 @@ impl Book {
     pub(crate) fn repeat_all(&mut self) {
         let now = Moment::now();
         self.renewals.clear();
+        self.suspect = None;
         let sessions: Vec<u64> = self.sessions.keys().copied().collect();
         for &session in &sessions {
             self.repeat(session);

@@ -46,6 +46,7 @@
 //! token it has seen and refuses lower ones. The example `fenced_file` shows how.
 
 mod acquire;
+mod answers;
 pub mod blocking;
 mod book;
 mod client;
@@ -59,6 +60,8 @@ mod observe;
 mod options;
 mod requests;
 mod session;
+#[cfg(test)]
+mod tests;
 mod things;
 mod views;
 

@@ -133,7 +133,10 @@ impl Shared {
             let tells = rpc.talk(UnboundedReceiverStream::new(asks)).await?.into_inner();
             Ok((rpc, outbox, tells))
         };
-        match tokio::time::timeout(self.options.connect_timeout, dial).await {
+        // A server that keeps silent is not to cost a session that another could still renew.
+        let ttl = self.visit(|book| book.shortest_ttl()).unwrap_or(Duration::MAX);
+        let patience = self.options.connect_timeout.min(ttl / 4);
+        match tokio::time::timeout(patience, dial).await {
             Ok(dialled) => dialled,
             Err(_) => {
                 let uri = endpoint.uri();
@@ -169,7 +172,8 @@ impl Shared {
 
 impl Book {
     /// Takes note of what the server says.
-    fn hear(&mut self, tell: Tell) {
+    pub(crate) fn hear(&mut self, tell: Tell) {
+        self.suspect = None;
         let Tell { session, id, what } = tell;
         let Some(what) = what else { return };
         match (session, id, what) {
@@ -192,6 +196,11 @@ impl Book {
                 if let Some(led) = terms.and_then(|terms| terms.get(&please.term)) {
                     let within = Duration::from_millis(please.within_ms);
                     led.term.ask_to_yield(Moment::now().plus(within));
+                }
+            }
+            (_, 0, Told::Wounded(v1::Wounded { owner, by })) => {
+                if let Some(tracked) = self.sessions.get(&session) {
+                    tracked.vital.wound(owner, by);
                 }
             }
             (0, ..) | (_, 0, _) => {}

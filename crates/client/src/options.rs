@@ -1,6 +1,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use conclave_api::DEFAULT_ADDRESS;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
@@ -38,6 +39,38 @@ impl Options {
             connect_timeout: Duration::from_secs(5),
             longest_pause: Duration::from_secs(2),
         }
+    }
+
+    /// The options that the environment gives, as it does to a program that `conclave lock` runs:
+    /// `CONCLAVE_ENDPOINTS`, `CONCLAVE_AUTH_TOKEN` or `CONCLAVE_AUTH_TOKEN_FILE`, and for TLS `CONCLAVE_CA`,
+    /// `CONCLAVE_CERT`, `CONCLAVE_KEY` (files in PEM) and `CONCLAVE_SERVER_NAME`.
+    pub fn from_env() -> Result<Self, Error> {
+        Self::from_variables(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
+    }
+
+    fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Self, Error> {
+        let file = |name: &str| {
+            let path = variable(name)?;
+            let read = std::fs::read_to_string(&path);
+            Some(read.map_err(|error| Error::BadOptions(format!("{name}={path}: {error}"))))
+        };
+        let endpoints = variable("CONCLAVE_ENDPOINTS");
+        let mut options = Self::new(endpoints.as_deref().unwrap_or(DEFAULT_ADDRESS));
+        if let Some(token) = file("CONCLAVE_AUTH_TOKEN_FILE").transpose()? {
+            options = options.token(token.trim());
+        } else if let Some(token) = variable("CONCLAVE_AUTH_TOKEN") {
+            options = options.token(token);
+        }
+        if let Some(ca) = file("CONCLAVE_CA").transpose()? {
+            let mut tls = Tls::trusting(ca);
+            let identity = (file("CONCLAVE_CERT").transpose()?, file("CONCLAVE_KEY").transpose()?);
+            if let (Some(certificate), Some(key)) = identity {
+                tls = tls.showing(certificate, key);
+            }
+            tls.domain = variable("CONCLAVE_SERVER_NAME");
+            options = options.tls(tls);
+        }
+        Ok(options)
     }
 
     /// The same with a token.
@@ -214,6 +247,22 @@ mod tests {
             let error = Options::new(bad).dialled().expect_err(bad);
             assert_eq!(error.code(), "bad-options", "{bad}: {error}");
         }
+    }
+
+    #[test]
+    fn the_environment_may_give_the_options() {
+        let options = Options::from_variables(|_| None).expect("nothing is wrong");
+        assert!(options.endpoints == [DEFAULT_ADDRESS] && options.token.is_none());
+        let given = |name: &str| match name {
+            "CONCLAVE_ENDPOINTS" => Some("a:1,b:2".to_owned()),
+            "CONCLAVE_AUTH_TOKEN" => Some("hush".to_owned()),
+            _ => None,
+        };
+        let options = Options::from_variables(given).expect("nothing is wrong");
+        assert_eq!(options.endpoints, ["a:1", "b:2"]);
+        assert_eq!(options.token, Some("hush".into()));
+        let missing = |name: &str| (name == "CONCLAVE_CA").then(|| "/no/such/file".to_owned());
+        assert_eq!(Options::from_variables(missing).expect_err("no file").code(), "bad-options");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use conclave_api::v1::ask::What;
 use tokio::sync::oneshot;
 
 use crate::acquire::{Acquire, Want};
-use crate::book::{Chore, Outcome, Shared};
+use crate::book::{Book, Chore, Outcome, Shared};
 use crate::client::Handle;
 use crate::lease::Moment;
 use crate::requests::Answer;
@@ -97,8 +97,7 @@ impl Clone for Session {
 impl Session {
     pub(crate) fn new(handle: Arc<Handle>, id: u64, vital: Arc<Vital>) -> Self {
         let keep = Keep { handle, id, vital, last_owner: AtomicU32::new(0) };
-        let thread = Thread { owner: 0, waits: AtomicBool::new(false) };
-        Self { keep: Arc::new(keep), thread: Arc::new(thread) }
+        Self { keep: Arc::new(keep), thread: Arc::new(Thread::new(0)) }
     }
 
     pub(crate) fn keep(&self) -> &Arc<Keep> {
@@ -148,6 +147,12 @@ impl Session {
     pub fn on_loss(&self, then: impl FnOnce(Loss) + Send + 'static) {
         let Keep { id, vital, .. } = &*self.keep;
         self.keep.shared().visit(|book| book.on_loss(*id, vital, Box::new(then)));
+    }
+
+    /// Waits until this thread of control is in the way of an older session, and says of which. Only a
+    /// server that keeps deadlocks away by wounding says so; whoever hears it should release all it holds.
+    pub async fn wounded(&self) -> u64 {
+        self.keep.vital.wounded(self.thread.owner).await
     }
 
     /// Ends it, and with it all that it holds.
@@ -218,15 +223,17 @@ impl Session {
     /// what it was granted is given back.
     pub async fn acquire(&self, acquire: Acquire) -> Result<Guard, Error> {
         // A thread of control waits for one thing at a time.
-        let fresh = self.thread.waits.load(Ordering::SeqCst);
-        let thread = match acquire.owner {
-            Some(owner) => Arc::new(Thread { owner, waits: AtomicBool::new(false) }),
-            None if fresh => Arc::new(self.keep.fresh_thread()),
+        let mut thread = match acquire.owner {
+            Some(owner) => Arc::new(Thread::new(owner)),
             None => self.thread.clone(),
         };
+        let mut waiting = Waiting::begin(&thread);
+        if waiting.is_none() {
+            thread = Arc::new(self.keep.fresh_thread());
+            waiting = Waiting::begin(&thread);
+        }
         let limit = acquire.timeout.filter(|timeout| !timeout.is_zero());
         let (what, on_waiting) = acquire.into_ask(thread.owner);
-        let waiting = thread.wait();
         let answer = self.keep.ask_within(what, on_waiting, limit).await;
         drop(waiting);
         match answer? {
@@ -259,7 +266,7 @@ impl Keep {
 
     fn fresh_thread(&self) -> Thread {
         let owner = self.last_owner.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
-        Thread { owner, waits: AtomicBool::new(false) }
+        Thread::new(owner)
     }
 
     /// Asks something, and waits for the answer for as long as the session lives.
@@ -275,14 +282,26 @@ impl Keep {
         limit: Option<Duration>,
     ) -> Answer {
         let (reply, answer) = oneshot::channel();
-        let ask = |book: &mut crate::book::Book| book.ask(self.id, what, Some(reply), on_waiting);
+        let (waits, waiting) = oneshot::channel();
+        let waits = on_waiting.is_some().then_some(waits);
+        let ask = |book: &mut Book| book.ask(self.id, what, Some(reply), waits);
         let Some(number) = self.shared().visit(ask) else {
             return Err(Error::SessionLost(self.vital.loss()));
         };
         let mut asking = Asking { keep: self, number, answer, answered: false };
+        let answer = async {
+            if let Some(on_waiting) = on_waiting {
+                tokio::select! {
+                    biased;
+                    answer = asking.answer() => return answer,
+                    Ok(()) = waiting => on_waiting(),
+                }
+            }
+            asking.answer().await
+        };
         let answer = match limit {
-            None => asking.answer().await,
-            Some(limit) => match tokio::time::timeout(limit + GRACE, asking.answer()).await {
+            None => answer.await,
+            Some(limit) => match tokio::time::timeout(limit.saturating_add(GRACE), answer).await {
                 Ok(answer) => answer,
                 Err(_) => Err(Error::TimedOut),
             },
@@ -327,16 +346,25 @@ impl Drop for Asking<'_> {
 }
 
 impl Thread {
-    /// It waits until what is returned is dropped.
-    pub(crate) fn wait(&self) -> impl Drop + '_ {
-        struct Waiting<'a>(&'a Thread);
-        impl Drop for Waiting<'_> {
-            fn drop(&mut self) {
-                self.0.waits.store(false, Ordering::SeqCst);
-            }
-        }
-        self.waits.store(true, Ordering::SeqCst);
-        Waiting(self)
+    fn new(owner: u32) -> Self {
+        Self { owner, waits: AtomicBool::new(false) }
+    }
+}
+
+/// A thread of control waits until this is dropped.
+pub(crate) struct Waiting(Arc<Thread>);
+
+impl Waiting {
+    /// Nothing, if it waits for something else.
+    pub(crate) fn begin(thread: &Arc<Thread>) -> Option<Self> {
+        let waits = thread.waits.swap(true, Ordering::SeqCst);
+        (!waits).then(|| Self(thread.clone()))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.waits.store(false, Ordering::SeqCst);
     }
 }
 

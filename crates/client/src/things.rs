@@ -1,8 +1,8 @@
 //! What handles and the book both look at: whether a session lives, a lock is held, a leader leads.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::watch;
 
@@ -14,9 +14,39 @@ use crate::lease::{Lease, Moment};
 pub(crate) struct Vital {
     pub(crate) lease: Lease,
     pub(crate) loss: watch::Sender<Option<Loss>>,
+    /// Threads of control that are in the way of older sessions, and of which.
+    wounds: watch::Sender<BTreeMap<u32, u64>>,
 }
 
 impl Vital {
+    pub(crate) fn new(lease: Lease) -> Self {
+        let (loss, wounds) = (watch::Sender::new(None), watch::Sender::default());
+        Self { lease, loss, wounds }
+    }
+
+    pub(crate) fn wound(&self, owner: u32, by: u64) {
+        self.wounds.send_modify(|wounds| {
+            wounds.insert(owner, by);
+        });
+    }
+
+    /// Waits until a thread of control is wounded, and says by whom.
+    pub(crate) async fn wounded(&self, owner: u32) -> u64 {
+        let mut wounds = self.wounds.subscribe();
+        loop {
+            let mut by = None;
+            self.wounds.send_if_modified(|wounds| {
+                by = wounds.remove(&owner);
+                false
+            });
+            if let Some(by) = by {
+                return by;
+            }
+            let again = wounds.wait_for(|wounds| wounds.contains_key(&owner)).await.is_ok();
+            assert!(again, "what sends is in the same place");
+        }
+    }
+
     /// Whether it lives now, by the clock.
     pub(crate) fn is_alive(&self) -> bool {
         self.lease.lasts(Moment::now())

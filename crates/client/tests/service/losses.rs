@@ -1,17 +1,15 @@
 //! When sessions and locks are lost, and who knows it first.
 
-mod support;
-
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::support::proxy::{Mood, Proxy};
+use crate::support::{LONG, World, open, until, until_waiting};
 use conclave_client::{Client, Error, Loss, Options, SessionOptions, blocking};
 use rustix::process::{Pid, Signal, kill_process};
-use support::proxy::{Mood, Proxy};
-use support::{LONG, World, open, until, until_waiting};
 
 const SHORT: Duration = Duration::from_secs(1);
 
@@ -157,7 +155,7 @@ impl Holder {
     fn start(address: &str) -> Self {
         let program = std::env::current_exe().expect("this one");
         let holder = Command::new(program)
-            .args(["--exact", "the_other_process", "--nocapture"])
+            .args(["--exact", "losses::the_other_process", "--nocapture"])
             .env("CONCLAVE_TEST_SERVER", address)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -1,12 +1,10 @@
 //! Sessions outlive connections, and nothing is done twice.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::proxy::{Mood, Proxy};
+use crate::support::{LONG, World, open, until, until_waiting};
 use conclave_client::{Acquire, Client, Error, Options, Session, view};
-use support::proxy::{Mood, Proxy};
-use support::{LONG, World, open, until, until_waiting};
 
 /// Who holds a lock, as the server sees it.
 async fn holders(client: &Client, lock: &str) -> Vec<view::Holder> {

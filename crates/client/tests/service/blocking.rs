@@ -1,12 +1,10 @@
 //! The same without async functions.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::World;
 use conclave_client::blocking::Client;
 use conclave_client::{Acquire, Candidacy, Loss, SessionOptions, Want};
-use support::World;
 
 #[test]
 fn a_program_without_async_functions_does_all_of_it() {

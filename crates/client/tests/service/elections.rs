@@ -1,11 +1,9 @@
 //! Elections, as candidates and observers see them; and what can be seen of everything.
 
-mod support;
-
 use std::time::Duration;
 
+use crate::support::{LONG, World, open, until};
 use conclave_client::{Candidacy, Error, Loss, Observation, Want};
-use support::{LONG, World, open, until};
 
 /// The next leader that is shown: its term and what it is known for.
 async fn next(observation: &mut Observation) -> Option<(u64, Vec<u8>)> {

@@ -1,5 +1,3 @@
-#![allow(dead_code, reason = "each test uses some of it")]
-
 pub(crate) mod proxy;
 
 use std::future::Future;
@@ -7,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use conclave_client::{Client, Options, Session, SessionOptions};
+use conclave_machine::{Config, Policy};
 use conclave_server::{ServeOptions, Server};
 use tempfile::TempDir;
 
@@ -14,6 +13,7 @@ use tempfile::TempDir;
 pub(crate) struct World {
     directory: TempDir,
     address: SocketAddr,
+    config: Config,
     server: Option<Server>,
 }
 
@@ -21,15 +21,22 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 impl World {
     pub(crate) async fn new() -> Self {
+        Self::with(Policy::default()).await
+    }
+
+    /// A server that does this about deadlocks.
+    pub(crate) async fn with(deadlocks: Policy) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let address = "127.0.0.1:0".parse().expect("an address");
-        let mut world = Self { directory, address, server: None };
+        let config = Config { deadlocks, ..Config::default() };
+        let mut world = Self { directory, address, config, server: None };
         world.start().await;
         world
     }
 
     pub(crate) async fn start(&mut self) {
         let node = conclave_server::Options::new(self.directory.path().join("data"));
+        let node = conclave_server::Options { config: self.config.clone(), ..node };
         let options = ServeOptions { listen: self.address, ..ServeOptions::new(node) };
         let server = Server::start(options).await.expect("it starts");
         self.address = server.address();
