@@ -1,0 +1,143 @@
+//! A disk that fills up, on a file system of its own: the test starts itself again where it may mount one.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command as Process;
+use std::time::Duration;
+
+use conclave_machine::{Acquire, Call, Command, Error, Open, Reply, RequestId, SessionId, Token};
+use conclave_server::{Node, NodeError, Options};
+
+/// Set where the small file system is mounted.
+const DISK: &str = "CONCLAVE_TEST_DISK";
+
+/// The small file system; or, having run the test there, nothing.
+fn disk(test: &str) -> Option<PathBuf> {
+    if let Ok(disk) = std::env::var(DISK) {
+        return Some(disk.into());
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    // In a name space of its own, so that nobody else sees it and it ends with the process.
+    let script = r#"mount -t tmpfs -o size=48m conclave-test "$0" && exec "$@""#;
+    let status = Process::new("unshare")
+        .args(["--map-root-user", "--mount", "sh", "-c", script])
+        .arg(directory.path())
+        .arg(std::env::current_exe().expect("Linux tells"))
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(DISK, directory.path())
+        .status()
+        .expect("util-linux is there");
+    assert!(status.success(), "it failed on its own file system, or may not mount one: {status}");
+    None
+}
+
+/// Leaves so much room on the disk, as well as can be.
+fn leave(disk: &Path, kib: u64) {
+    let filler = disk.join("filler");
+    let mut file = File::options().append(true).create(true).open(filler).expect("a file");
+    let free = || {
+        let disk = rustix::fs::statvfs(disk).expect("it is mounted");
+        disk.f_bavail * disk.f_frsize
+    };
+    while free() > kib << 10 {
+        let bytes = (free() - (kib << 10)).min(64 << 10);
+        if file.write_all(&vec![7; bytes as usize]).is_err() {
+            return;
+        }
+    }
+}
+
+async fn open_session(node: &Node) -> SessionId {
+    let (name, host, ttl) = ("test".into(), "here".into(), Duration::from_secs(3600));
+    let open = Command::Open(Open { name, host, ttl, priority: 0, key: 0 });
+    match node.propose(open).await.expect("the node is up") {
+        Ok(Reply::Opened { session }) => session,
+        other => panic!("no session, but {other:?}"),
+    }
+}
+
+async fn ask(
+    node: &Node,
+    session: SessionId,
+    number: u64,
+    call: Call,
+) -> Result<Result<Reply, Error>, NodeError> {
+    let (request, received) = (RequestId(number), RequestId(number - 1));
+    node.propose(Command::Request { session, request, received, call }).await
+}
+
+async fn acquire(node: &Node, session: SessionId, number: u64, lock: &str) -> Token {
+    let call = Call::Acquire(Acquire::exclusive(lock));
+    match ask(node, session, number, call).await.expect("the node is up") {
+        Ok(Reply::Granted { token, .. }) => token,
+        other => panic!("no lock, but {other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_disk_is_nearly_full_nothing_is_granted_but_all_can_be_given_back() {
+    let name = "while_the_disk_is_nearly_full_nothing_is_granted_but_all_can_be_given_back";
+    let Some(disk) = disk(name) else { return };
+    let node = Node::open(Options::new(disk.join("data"))).await.expect("a node");
+    let session = open_session(&node).await;
+    let token = acquire(&node, session, 1, "a").await;
+    assert_eq!(node.trouble(), None);
+
+    leave(&disk, 4096);
+    while node.trouble().is_none() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let refused = ask(&node, session, 2, Call::Acquire(Acquire::exclusive("b"))).await;
+    let why = refused.expect_err("nothing is granted").to_string();
+    assert!(why.contains("the disk is full") && why.contains("make room"), "{why}");
+    let kept = node.propose(Command::KeepAlive { sessions: vec![session] }).await;
+    assert_eq!(kept.expect("the node is up"), Ok(Reply::Alive { gone: Vec::new() }));
+    let release = Call::Release { lock: "a".into(), token, to: None };
+    let released = ask(&node, session, 3, release).await.expect("the node is up");
+    assert_eq!(released, Ok(Reply::Released { left: 0 }));
+
+    fs::remove_file(disk.join("filler")).expect("it is there");
+    while node.trouble().is_some() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(acquire(&node, session, 4, "b").await > token);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_without_any_room_stops_the_node_and_nothing_acknowledged_is_lost() {
+    let name = "a_disk_without_any_room_stops_the_node_and_nothing_acknowledged_is_lost";
+    let Some(disk) = disk(name) else { return };
+    let node = Node::open(Options::new(disk.join("data"))).await.expect("a node");
+    let session = open_session(&node).await;
+    let mut tokens = Vec::new();
+    for number in 1..=20 {
+        tokens.push(acquire(&node, session, number, &format!("lock-{number}")).await);
+    }
+    leave(&disk, 0);
+    // What still fits into the last block may be acknowledged; what does not is not.
+    let mut released = 0;
+    for (number, token) in (1..).zip(&tokens) {
+        let release =
+            Call::Release { lock: format!("lock-{number}").into(), token: *token, to: None };
+        match ask(&node, session, 20 + number, release).await {
+            Ok(answer) => assert_eq!(answer, Ok(Reply::Released { left: 0 })),
+            Err(error) => {
+                assert!(error.to_string().contains("stopped"), "{error}");
+                break;
+            }
+        }
+        released = number;
+    }
+    drop(node);
+    fs::remove_file(disk.join("filler")).expect("it is there");
+    let node = Node::open(Options::new(disk.join("data"))).await.expect("a node");
+    for (number, token) in (1..).zip(&tokens) {
+        let held = node.look(|machine| machine.lock(&format!("lock-{number}")));
+        match held {
+            Some(lock) => assert_eq!(lock.holders[0].token, *token),
+            // A release that was not acknowledged may have been written all the same: the next one.
+            None => assert!(number <= released + 1, "lock-{number} was lost"),
+        }
+    }
+}
