@@ -27,9 +27,15 @@ impl fmt::Display for NodeId {
     }
 }
 
-/// Nodes in a sentence: "p0, p1 and p2".
+/// Nodes in a sentence: "p0, p1 and p2"; of many only the first: "p0, p1, p2 and 40 others".
 pub fn names(nodes: impl IntoIterator<Item = NodeId>) -> String {
-    let names: Vec<String> = nodes.into_iter().map(|node| node.to_string()).collect();
+    const MOST: usize = 12;
+    let mut names: Vec<String> = nodes.into_iter().map(|node| node.to_string()).collect();
+    if names.len() > MOST {
+        let others = names.len() - (MOST - 1);
+        names.truncate(MOST - 1);
+        names.push(format!("{others} others"));
+    }
     match names.split_last() {
         Some((last, [])) => last.clone(),
         Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
@@ -194,6 +200,8 @@ mod tests {
     fn nodes_are_named_as_in_a_sentence() {
         let named = |n: u32| names((0..n).map(NodeId));
         assert_eq!([0, 1, 2, 3].map(named), ["nobody", "p0", "p0 and p1", "p0, p1 and p2"]);
+        assert!(named(12).ends_with("p9, p10 and p11"));
+        assert!(named(50).ends_with("p9, p10 and 39 others"));
     }
 
     #[test]
