@@ -76,6 +76,13 @@ use super::{Notice, Request};
 use crate::election::{self, bully, quorum_epoch};
 
 /// The state of a node: client, perhaps coordinator, and voter.
+///
+/// The election `E` must give every term an epoch of its own, higher than those before it; then the
+/// lock is safe. It is live as far as somebody who lives is elected in the end. So it serves over
+/// `ring-list` or `chang-roberts` as long as nobody crashes, and the order of the ring needs no ring;
+/// but where a crash makes these lose an election or announce the dead, everybody waits. A node that
+/// recovers must remember its epochs, or fencing tokens begin again: these elections save nothing, so
+/// over them it must not.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct Coordinator<E: election::Algorithm> {
