@@ -5,10 +5,15 @@
 //! No node sees the whole. Gossip tells of tokens nearby, and the holder of a token adds up what they
 //! do to it: each pushes with a force that falls with the square of its distance. If the sum is more
 //! than a threshold, the token moves to the neighbour that lies most in its direction. The threshold
-//! is the push of a single token as near as tokens would lie in an even pattern, so that they come to
-//! rest when they are well apart; it grows with every move beyond twice the way across, so that they
-//! come to rest in any case. A token moves in one message and is never copied, so there are always as
-//! many as there were.
+//! is the push of a single token a little further away than tokens would lie in an even pattern, so
+//! that they come to rest when they are well apart. A token moves in one message and is never copied,
+//! so there are always as many as there were.
+//!
+//! Steps are large, and news are old: a token that went wherever it is pushed would go back and
+//! forth, or along the wall that it is pushed against, for ever. So it goes only where it is pushed
+//! all the way, on average: the force has a potential, which has to fall. A weak push needs some
+//! periods to move it, in which news catch up. And with every move beyond twice the way across it
+//! takes more, so that tokens come to rest in any case.
 //!
 //! # Rules
 //!
@@ -17,8 +22,11 @@
 //! 1. Raise the stamp of the tokens held, and note where they are. Forget tokens that nobody has told
 //!    anything new of for a while.
 //! 2. Add up the forces on a token held: for each other token known within the radius, from it to
-//!    here, over the cube of its distance. If the sum is above the threshold, or this is not the only
-//!    token here: send `Move` to the neighbour without a token that lies most in its direction.
+//!    here, over the cube of its distance. If the sum is above the threshold, and times the periods
+//!    the token has been here three times as much: send `Move` to the neighbour without a token that
+//!    lies most in its direction, of those where the potential, the sum of one over each distance, is
+//!    lower by a quarter of the threshold for each unit of the way. If this is not the only token
+//!    here, any neighbour without one will do, at once.
 //! 3. Send `Gossip`, the latest news of tokens, to some neighbours, all having their turn. `Gossip`:
 //!    keep what is newer than what is known. Whoever learns that a token of its own is elsewhere, with a
 //!    later stamp, gives it up.
@@ -37,7 +45,8 @@
 //!
 //! A crash of the holder loses a token until rule 5 makes it anew, and for that time its clients have
 //! no superpeer. If crashes cut the overlay into pieces, some of them may be left without a token,
-//! which is why no crash is part of what the algorithm assumes. If the threshold is too low, tokens come to rest only because they get tired.
+//! which is why no crash is part of what the algorithm assumes. If the threshold is too low, tokens
+//! come to rest only because they get tired.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -52,6 +61,9 @@ use super::{Notice, Request, SEVERAL};
 
 /// So many of the nearest nodes are looked to for a token whose holder has crashed.
 const HEIRS: usize = 8;
+
+/// A push at the threshold moves a token that has been in its place for so many periods.
+const PATIENCE: f64 = 3.0;
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -374,12 +386,7 @@ impl SuperpeerTokens {
         let moves: Vec<(usize, NodeId)> = (0..crowd)
             .rev()
             .filter_map(|i| {
-                let force = self.force(self.tokens[i].number, ctx);
-                let late = self.tokens[i].moves.saturating_sub(ctx.config.restless);
-                let threshold = ctx.config.threshold * (1.0 + f64::from(late) / 10.0);
-                let strong = length(force) > threshold;
-                let next =
-                    (strong || crowd > 1).then(|| self.along(force, crowd > 1, ctx)).flatten()?;
+                let next = self.next(self.tokens[i], crowd > 1, ctx)?;
                 crowd -= 1;
                 Some((i, next))
             })
@@ -391,37 +398,42 @@ impl SuperpeerTokens {
         }
     }
 
-    /// What the other tokens do to this one.
-    fn force(&self, token: u32, ctx: &Ctx<Self>) -> [f64; 3] {
-        let here = place(ctx.me, ctx);
-        let mut sum = [0.0; 3];
-        for Sighting { news, .. } in self.seen.values().filter(|it| it.news.token != token) {
-            let there = place(news.holder, ctx);
-            let distance = here.distance(there);
-            if distance > 0.0 && distance <= ctx.config.radius {
-                let scale = f64::from(Point::UNIT) * distance * distance * distance;
-                let away = here.from(there);
-                sum = std::array::from_fn(|axis| sum[axis] + away[axis] as f64 / scale);
-            }
+    /// Where a token is to go: the neighbour that lies most in the direction of the force, of those
+    /// without a token and on a way that pays. If there are too many tokens here, any way does.
+    fn next(&self, token: Token, crowded: bool, ctx: &Ctx<Self>) -> Option<NodeId> {
+        let others: Vec<Point> = self
+            .seen
+            .values()
+            .filter(|it| it.news.token != token.number)
+            .map(|it| place(it.news.holder, ctx))
+            .collect();
+        let (here, radius) = (place(ctx.me, ctx), ctx.config.radius);
+        let force = force(here, &others, radius);
+        let late = token.moves.saturating_sub(ctx.config.restless);
+        let threshold = ctx.config.threshold * (1.0 + f64::from(late) / 10.0);
+        let push = length(force);
+        let stays = f64::from(self.period - token.since);
+        let strong = push > threshold && push * stays >= threshold * PATIENCE;
+        if !strong && !crowded {
+            return None;
         }
-        sum
-    }
-
-    /// The neighbour that lies most in the direction of the force, among those without a token; if
-    /// there are too many tokens here, in any direction.
-    fn along(&self, force: [f64; 3], crowded: bool, ctx: &Ctx<Self>) -> Option<NodeId> {
-        let here = place(ctx.me, ctx);
         let taken: NodeSet = self.seen.values().map(|sighting| sighting.news.holder).collect();
+        let potential = |place| potential(place, &others, radius);
+        let height = potential(here);
         let mut best: Option<(f64, NodeId)> = None;
         for neighbor in ctx.neighbors() {
             if taken.contains(neighbor) || self.suspected.contains(neighbor) {
                 continue;
             }
-            let way = place(neighbor, ctx).from(here).map(|axis| axis as f64);
+            let there = place(neighbor, ctx);
+            let way = there.from(here).map(|axis| axis as f64 / f64::from(Point::UNIT));
             let product: f64 = way.iter().zip(force).map(|(a, b)| a * b).sum();
             let cosine = if length(way) > 0.0 { product / length(way) } else { 0.0 };
-            let open = cosine > 0.0 || crowded;
-            if open && best.is_none_or(|(most, _)| cosine > most) {
+            if best.is_some_and(|(most, _)| cosine <= most) {
+                continue;
+            }
+            let pays = || height - potential(there) > threshold / 4.0 * length(way);
+            if crowded || (cosine > 0.0 && pays()) {
                 best = Some((cosine, neighbor));
             }
         }
@@ -492,6 +504,25 @@ impl SuperpeerTokens {
 
 fn place(node: NodeId, ctx: &Ctx<SuperpeerTokens>) -> Point {
     ctx.topology.point(node).unwrap_or_default()
+}
+
+/// What tokens at `others` do to one at `here`, if they are within the radius.
+fn force(here: Point, others: &[Point], radius: f64) -> [f64; 3] {
+    let mut sum = [0.0; 3];
+    for &there in others {
+        let distance = here.distance(there);
+        if distance > 0.0 && distance <= radius {
+            let scale = f64::from(Point::UNIT) * distance * distance * distance;
+            let away = here.from(there);
+            sum = std::array::from_fn(|axis| sum[axis] + away[axis] as f64 / scale);
+        }
+    }
+    sum
+}
+
+/// What the force would do to a token on its way from `here` to where nobody is within the radius.
+fn potential(here: Point, others: &[Point], radius: f64) -> f64 {
+    others.iter().map(|&there| (1.0 / here.distance(there) - 1.0 / radius).max(0.0)).sum()
 }
 
 fn length(vector: [f64; 3]) -> f64 {
