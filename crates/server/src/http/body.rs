@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use axum::body::Bytes;
+use axum::body::{Bytes, HttpBody};
 use axum::extract::{FromRequest, Query, Request};
 use axum::http::{StatusCode, Uri};
 use conclave_api::{codes, v1};
@@ -75,19 +75,24 @@ pub(crate) struct Fields(Map<String, Value>);
 impl Fields {
     /// Reads a body to its end.
     pub(crate) async fn of(request: Request) -> Result<Self, Refusal> {
+        let too_large = || Refusal {
+            status: StatusCode::PAYLOAD_TOO_LARGE,
+            failed: failed(
+                codes::TOO_LARGE,
+                format!("a body may have at most {LONGEST_BODY} bytes"),
+            ),
+        };
+        // What is announced need not be waited for.
+        if request.body().size_hint().lower() > LONGEST_BODY as u64 {
+            return Err(too_large());
+        }
         let body = tokio::time::timeout(PATIENCE, Bytes::from_request(request, &())).await;
         let body = body.map_err(|_| Refusal {
             status: StatusCode::REQUEST_TIMEOUT,
             failed: failed(codes::BAD_REQUEST, "the body did not come"),
         })?;
         let body = body.map_err(|rejection| match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => Refusal {
-                status: StatusCode::PAYLOAD_TOO_LARGE,
-                failed: failed(
-                    codes::TOO_LARGE,
-                    format!("a body may have at most {LONGEST_BODY} bytes"),
-                ),
-            },
+            StatusCode::PAYLOAD_TOO_LARGE => too_large(),
             _ => Refusal::bad(rejection.body_text()),
         })?;
         Self::from_json(&body)
