@@ -76,9 +76,6 @@ impl Tls {
 const BACKLOG: u32 = 4096;
 /// How long a client may take to say the first word.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// A client that says nothing for so long is asked whether it is there, so often, and three times.
-const SILENCE: Duration = Duration::from_secs(15);
-const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// Listens, and takes nobody yet.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
@@ -92,6 +89,7 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 pub(crate) fn connections(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
+    silence: Duration,
     counted: Gauge,
 ) -> ReceiverStream<io::Result<Connection>> {
     let (taken, connections) = mpsc::channel(1);
@@ -108,7 +106,7 @@ pub(crate) fn connections(
             };
             let (tls, counted, taken) = (tls.clone(), Counted::one(&counted), taken.clone());
             tokio::spawn(async move {
-                if let Ok(Ok(io)) = tokio::time::timeout(PATIENCE, greet(tcp, tls)).await {
+                if let Ok(Ok(io)) = tokio::time::timeout(PATIENCE, greet(tcp, tls, silence)).await {
                     // Nobody is taken any more if this fails.
                     drop(taken.send(Ok(Connection::new(io, counted))).await);
                 }
@@ -119,11 +117,13 @@ pub(crate) fn connections(
 }
 
 /// Waits until a client has said who it is, or anything at all.
-async fn greet(tcp: TcpStream, tls: Option<TlsAcceptor>) -> io::Result<Io> {
+async fn greet(tcp: TcpStream, tls: Option<TlsAcceptor>, silence: Duration) -> io::Result<Io> {
     tcp.set_nodelay(true)?;
     sockopt::set_socket_keepalive(&tcp, true)?;
-    sockopt::set_tcp_keepidle(&tcp, SILENCE)?;
-    sockopt::set_tcp_keepintvl(&tcp, ASK_AGAIN)?;
+    // This is for clients without HTTP/2, which asks by itself, and counts in whole seconds.
+    let seconds = |span: Duration| span.max(Duration::from_secs(1));
+    sockopt::set_tcp_keepidle(&tcp, seconds(silence))?;
+    sockopt::set_tcp_keepintvl(&tcp, seconds(silence / 3))?;
     sockopt::set_tcp_keepcnt(&tcp, 3)?;
     Ok(match tls {
         Some(tls) => Io::Tls(Box::new(tls.accept(tcp).await?)),

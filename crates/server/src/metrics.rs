@@ -21,7 +21,7 @@ pub(crate) struct Metrics {
     grants: Counter,
     elected: Counter,
     released: Causes,
-    ended: Causes,
+    ended: Endings,
     deadlocks: Counter,
     waited: Histogram,
     handed_over: Histogram,
@@ -93,6 +93,30 @@ impl Causes {
     }
 }
 
+/// A counter for each way in which a session ends.
+struct Endings {
+    closed: Counter,
+    expired: Counter,
+    expelled: Counter,
+}
+
+impl Endings {
+    fn of(family: &Family<ForCause, Counter>) -> Self {
+        let counter = |cause| family.get_or_create(&ForCause { cause }).clone();
+        let (closed, expired) = (counter("closed"), counter("expired"));
+        Self { closed, expired, expelled: counter("expelled") }
+    }
+
+    fn count(&self, cause: Cause) {
+        let counter = match cause {
+            Cause::Expired => &self.expired,
+            Cause::Expelled => &self.expelled,
+            _ => &self.closed,
+        };
+        counter.inc();
+    }
+}
+
 /// From 0.1 milliseconds to 1.7 minutes.
 fn spans() -> Histogram {
     Histogram::new(exponential_buckets(0.0001, 2.0, 21))
@@ -106,7 +130,7 @@ impl Metrics {
             grants: Counter::default(),
             elected: Counter::default(),
             released: Causes::of(&released),
-            ended: Causes::of(&ended),
+            ended: Endings::of(&ended),
             deadlocks: Counter::default(),
             waited: spans(),
             handed_over: spans(),

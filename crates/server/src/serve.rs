@@ -171,7 +171,8 @@ impl Server {
         let (address, listener) =
             bound.map_err(|error| ServeError::Listen { address: listen, error })?;
         let node = Arc::new(Node::open(node).await?);
-        let incoming = listen::connections(listener, tls, node.metrics.connections.clone());
+        let incoming =
+            listen::connections(listener, tls, bounds.silence, node.metrics.connections.clone());
         let known = certified || matches!(access, Access::Known(_));
         let service = Arc::new(Service::new(node, access, bounds));
         let grpc = ConclaveServer::new(Grpc(service.clone()));
@@ -190,8 +191,8 @@ impl Server {
         let closing = service.closing.clone();
         let server = tonic::transport::Server::builder()
             .accept_http1(true)
-            .http2_keepalive_interval(Some(Duration::from_secs(10)))
-            .http2_keepalive_timeout(Some(Duration::from_secs(10)))
+            .http2_keepalive_interval(Some(bounds.silence))
+            .http2_keepalive_timeout(Some(bounds.silence))
             .max_concurrent_streams(Some(MOST_STREAMS))
             .initial_stream_window_size(1 << 20)
             .initial_connection_window_size(1 << 21)

@@ -37,11 +37,15 @@ pub struct Bounds {
     pub sessions: usize,
     /// Elections that one connection observes.
     pub observed: usize,
+    /// A client that has been silent for so long is asked whether it is there; one that does not answer for
+    /// as long again is not.
+    pub silence: Duration,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { in_flight: 4096, sessions: 20_000, observed: 1000 }
+        let silence = Duration::from_secs(10);
+        Self { in_flight: 4096, sessions: 20_000, observed: 1000, silence }
     }
 }
 

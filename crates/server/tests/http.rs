@@ -2,10 +2,16 @@
 
 mod support;
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use support::{get, grpc, open, post, request, send, server, until};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
+use tonic::transport::Channel;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_is_had_seen_and_given_back_with_curl_alone() {
@@ -232,6 +238,40 @@ async fn pages_of_other_sites_are_kept_out() {
     assert_eq!(own.refused(), (404, "free".to_owned()));
     let rebound = "GET /v1/locks HTTP/1.1\r\nhost: example.org\r\nconnection: close\r\n\r\n";
     assert_eq!(send(&server, rebound.as_bytes()).await.refused(), (403, "forbidden".to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn when_the_disk_cannot_be_used_everybody_who_asks_is_told_so() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = server(directory.path()).await;
+    let session = open(&server).await;
+    let channel = Channel::from_shared(format!("http://{}", server.address())).expect("an address");
+    let mut health = HealthClient::new(channel.connect().await.expect("it listens"));
+    let mut serving = async || {
+        let asked = HealthCheckRequest { service: "conclave.v1.Conclave".into() };
+        let answer = health.check(asked).await.expect("it answers").into_inner();
+        answer.status() == ServingStatus::Serving
+    };
+    assert!(serving().await);
+    let (data, away) = (directory.path().join("data"), directory.path().join("away"));
+    std::fs::rename(&data, &away).expect("it is moved");
+    until(|| server.node().trouble().is_some()).await;
+    let ill = get(&server, "/healthz").await;
+    assert_eq!(ill.refused(), (503, "unavailable".to_owned()));
+    assert!(ill.body.contains("cannot look at"), "{ill:?}");
+    let body = json!({ "session": session, "lock": "disk" }).to_string();
+    let refused = post(&server, "/v1/acquire", &body).await;
+    assert_eq!(refused.refused(), (503, "unavailable".to_owned()));
+    assert!(refused.headers.to_lowercase().contains("retry-after: 1"), "{refused:?}");
+    while serving().await {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    std::fs::rename(&away, &data).expect("it is moved back");
+    while !serving().await {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(get(&server, "/healthz").await.status, 200);
+    assert_eq!(post(&server, "/v1/acquire", &body).await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]

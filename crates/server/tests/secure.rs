@@ -302,7 +302,7 @@ async fn files_that_cannot_be_used_are_named() {
         let options = ServeOptions { tls: Some(tls), ..options(directory.path()) };
         match Server::start(options).await {
             Err(error @ ServeError::Tls(_)) => {
-                assert!(error.to_string().contains(".pem"), "{error}")
+                assert!(error.to_string().contains(".pem"), "{error}");
             }
             Err(error) => panic!("{case}: {error}"),
             Ok(_) => panic!("{case}: it starts"),

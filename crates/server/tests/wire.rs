@@ -5,8 +5,9 @@ mod support;
 use std::time::Duration;
 
 use conclave_api::v1;
+use conclave_server::{Bounds, ServeOptions, Server};
 use serde_json::json;
-use support::{Answer, exchange, get, grpc, open, post, request, send, server, until};
+use support::{Answer, exchange, get, grpc, open, options, post, request, send, server, until};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -174,9 +175,7 @@ async fn frames_that_are_no_messages_are_refused_one_by_one() {
 }
 
 /// One stream to a server, and a session.
-async fn talk(
-    server: &conclave_server::Server,
-) -> (mpsc::Sender<v1::Ask>, tonic::Streaming<v1::Tell>, u64) {
+async fn talk(server: &Server) -> (mpsc::Sender<v1::Ask>, tonic::Streaming<v1::Tell>, u64) {
     let (asks, sent) = mpsc::channel(100);
     let tells = grpc(server).await.talk(ReceiverStream::new(sent)).await;
     let mut tells = tells.expect("it answers").into_inner();
@@ -286,6 +285,25 @@ async fn connections_that_say_nothing_or_half_of_it_are_in_nobodys_way() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("connections are left: {text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_is_gone_without_a_word_is_noticed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let silence = Duration::from_millis(200);
+    let bounds = Bounds { silence, ..Bounds::default() };
+    let options = ServeOptions { bounds, ..options(directory.path()) };
+    let server = Server::start(options).await.expect("it starts");
+    let mut gone = TcpStream::connect(server.address()).await.expect("it listens");
+    let hello = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+    gone.write_all(hello).await.expect("it listens");
+    // It never answers when it is asked whether it is there; one that does is left alone.
+    let mut there = grpc(&server).await;
+    let mut told = Vec::new();
+    let ended = tokio::time::timeout(Duration::from_secs(30), gone.read_to_end(&mut told)).await;
+    drop(ended.expect("the connection is ended"));
+    there.status(v1::ShowStatus {}).await.expect("it is still let in");
+    assert!(get(&server, "/metrics").await.body.contains("conclave_connections 2\n"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
