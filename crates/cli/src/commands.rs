@@ -2,7 +2,18 @@
 
 pub mod check;
 pub mod compare;
+pub mod elect;
+pub mod elections;
 pub mod explain;
+pub mod graph;
 pub mod list;
+pub mod lock;
+pub mod locks;
+pub mod manual;
+pub mod observe;
+pub mod operate;
 pub mod replay;
 pub mod run;
+pub mod sessions;
+pub mod up;
+pub mod why;

@@ -1,13 +1,15 @@
-//! The command line of Conclave: the catalogue, runs, their space-time diagrams, costs and
-//! verdicts.
+//! The command line of Conclave: a node, locks and elections for commands; and the catalogue, runs, their
+//! space-time diagrams, costs and verdicts.
 //!
-//! A command turns flags into plain data ([`spec_args`]), calls the simulator through
-//! [`simulate`], and says what came of it ([`report`], [`diagram`]).
+//! A command of the lock service reaches a node, and runs other commands, by way of [`service`]. A command of the
+//! laboratory turns flags into plain data ([`spec_args`]), calls the simulator through [`simulate`], and says
+//! what came of it ([`report`], [`diagram`]).
 
 pub mod commands;
 pub mod diagram;
 mod markdown;
 pub mod report;
+pub mod service;
 mod simulate;
 pub mod spec_args;
 mod terminal;
@@ -17,15 +19,16 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::builder::FalseyValueParser;
+use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use conclave_sim::{Beyond, SpecError, TraceError};
 use thiserror::Error;
 
 pub use simulate::{clients, find, places, simulate};
 pub use terminal::{Color, Terminal, TerminalArgs};
 
-/// Every exit code, for `--help`.
-const EXIT_CODES: &str = "\
+/// The exit codes of the laboratory, for `--help`.
+const LAB_CODES: &str = "\
 Exit codes:
   0  done; every property that the model promises held
   1  a promised property was violated, or a replay differs from its trace
@@ -36,13 +39,70 @@ Exit codes:
   6  a search was stopped by a limit before it was done, and has found no broken promise
   130  stopped by Ctrl-C";
 
-fn check_help() -> String {
-    format!("{}\n\n{EXIT_CODES}", commands::check::ENDS)
+/// The exit codes of the lock service, for `--help`.
+const SERVICE_CODES: &str = "\
+Exit codes:
+  0    done; of lock and elect with a command: what that ended with, 128+n if by signal n
+  2    the command line cannot be understood
+  5    a file cannot be read or written
+  10   somebody else has it (--try)
+  11   it could not be had in time (--timeout)
+  12   it was lost; the command was ended
+  13   no node answers
+  14   the node refuses: no right to that, or no such thing
+  15   a deadlock, or what could become one: release what you hold and try again
+  126  the command cannot be executed
+  127  there is no such command
+  130  stopped by Ctrl-C";
+
+/// The exit codes of a node, for `--help`.
+const UP_CODES: &str = "\
+Exit codes:
+  0    stopped by Ctrl-C or SIGTERM
+  2    the command line cannot be understood
+  20   cannot listen: the port is in use, say
+  21   another node uses the directory
+  22   the directory cannot be used: it cannot be written to, say
+  23   what is in the directory is damaged
+  24   the node could not start or stop, for another reason
+  130  stopped by a second Ctrl-C before it had stopped";
+
+/// Every exit code.
+fn exit_codes() -> String {
+    let lines = [LAB_CODES, SERVICE_CODES, UP_CODES].map(|codes| {
+        let lines = codes.lines().skip(1);
+        lines.map(|line| line.trim().split_once(' ').unwrap_or((line, "")))
+    });
+    let [lab, service, up] = lines.map(|lines| {
+        let lines = lines.map(|(code, meaning)| format!("  {code:<4} {}", meaning.trim()));
+        lines.collect::<Vec<_>>().join("\n")
+    });
+    format!(
+        "Exit codes of the laboratory (list, explain, run, replay, check, compare):\n{lab}\n\n\
+         Exit codes of the lock service:\n{service}\n\nExit codes of a node (up):\n{up}"
+    )
 }
 
-/// Coordination algorithms: look them up, run them, break them.
+fn lab_help(examples: &str) -> String {
+    format!("{examples}\n\n{LAB_CODES}")
+}
+
+fn service_help(examples: &str) -> String {
+    format!("{examples}\n\n{SERVICE_CODES}")
+}
+
+fn up_help() -> String {
+    format!("{}\n\n{UP_CODES}", commands::up::HELP)
+}
+
+fn check_help() -> String {
+    format!("{}\n\n{LAB_CODES}", commands::check::ENDS)
+}
+
+/// Locks and elections for programs on many machines; and the algorithms behind such things, to look up, run
+/// and break.
 #[derive(Debug, Parser)]
-#[command(name = "conclave", version, after_help = EXIT_CODES, propagate_version = true)]
+#[command(name = "conclave", version, after_help = exit_codes(), propagate_version = true)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -56,22 +116,96 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 #[non_exhaustive]
 pub enum Command {
+    /// Run a node: locks, elections, durable, without configuration
+    #[command(after_help = up_help())]
+    Up(commands::up::Args),
+    /// Hold a lock, and run a command meanwhile
+    #[command(after_help = service_help(commands::lock::HELP))]
+    Lock(Box<commands::lock::Args>),
+    /// Stand in an election, and run a command while leading
+    #[command(after_help = service_help(commands::elect::HELP))]
+    Elect(Box<commands::elect::Args>),
+    /// Say who leads an election, now and whenever that changes
+    #[command(after_help = service_help(commands::observe::HELP))]
+    Observe(commands::observe::Args),
+    /// List the locks: who holds them, how, since when, how many wait
+    #[command(after_help = service_help(commands::locks::HELP))]
+    Locks(commands::locks::Args),
+    /// List the sessions: what they hold, lead and wait for
+    #[command(after_help = service_help(commands::sessions::HELP))]
+    Sessions(commands::sessions::Args),
+    /// List the elections: who leads, who stands ready
+    #[command(after_help = service_help(commands::elections::HELP))]
+    Elections(commands::elections::Args),
+    /// Say why a lock cannot be had: who holds it, who waits, for whom, and any deadlock
+    #[command(after_help = service_help(commands::why::HELP))]
+    Why(commands::why::Args),
+    /// Show who waits for whom, as text, for Graphviz, or as JSON
+    #[command(after_help = service_help(commands::graph::HELP))]
+    Graph(commands::graph::Args),
+    /// Take a lock from whoever holds it
+    #[command(after_help = service_help(commands::operate::RELEASE_HELP))]
+    Release(commands::operate::Release),
+    /// End a session, and with it all that it holds
+    #[command(after_help = service_help(commands::operate::EXPEL_HELP))]
+    Expel(commands::operate::Expel),
+    /// End a leadership
+    #[command(after_help = service_help(commands::operate::DEPOSE_HELP))]
+    Depose(commands::operate::Depose),
+    /// Say what a node is and how it does
+    #[command(after_help = service_help(commands::operate::STATUS_HELP))]
+    Status(commands::operate::Status),
     /// List the algorithms of the catalogue
+    #[command(after_help = LIST_HELP)]
     List(commands::list::Args),
     /// Explain an algorithm: idea, rules, model, promises, cost, known failures
+    #[command(after_help = EXPLAIN_HELP)]
     Explain(commands::explain::Args),
     /// Run an algorithm in the simulator, with faults of your choice
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = lab_help(RUN_HELP))]
     Run(Box<commands::run::Args>),
     /// Run a recorded trace again and compare, event by event
-    #[command(after_help = EXIT_CODES)]
+    #[command(after_help = lab_help(REPLAY_HELP))]
     Replay(commands::replay::Args),
     /// Check every run of a small system, faults included, or show a shortest counter-example
     #[command(after_help = check_help())]
     Check(Box<commands::check::Args>),
     /// Compare the algorithms of a family: measured, in theory, and as the lectures have it
+    #[command(after_help = COMPARE_HELP)]
     Compare(commands::compare::Args),
+    /// Print what a shell needs to complete command lines
+    #[command(after_help = commands::manual::COMPLETIONS_HELP)]
+    Completions(commands::manual::Completions),
+    /// Print the manual, or write a page for each command
+    #[command(after_help = commands::manual::MAN_HELP)]
+    Man(commands::manual::Manual),
 }
+
+const LIST_HELP: &str = "\
+Examples:
+  conclave list               everything
+  conclave list mutex         one family
+  conclave list --mutants     also the spoilt ones";
+
+const EXPLAIN_HELP: &str = "\
+Example:
+  conclave explain mutex/maekawa";
+
+const RUN_HELP: &str = "\
+Examples:
+  conclave run mutex/ricart-agrawala --nodes 3
+  conclave run mutex/token-ring-ft --nodes 5 --rounds 2 --crash 2@4
+  conclave run mutex/ra-no-tie-break --nodes 3 --seeds 1000";
+
+const REPLAY_HELP: &str = "\
+Example:
+  conclave run mutex/lamport --trace run.json && conclave replay run.json";
+
+const COMPARE_HELP: &str = "\
+Examples:
+  conclave compare mutex --nodes 7
+  conclave compare election --nodes 5,8
+  conclave compare fd";
 
 /// How a command ended, if it did what was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +218,15 @@ pub enum Done {
     Stopped,
     /// Stopped by Ctrl-C.
     Interrupted,
+    /// As a command has ended that was run, or a signal has it.
+    Code(u8),
+}
+
+impl Done {
+    /// Ended by a signal.
+    pub(crate) fn signal(number: i32) -> Self {
+        Self::Code(u8::try_from(128 + number).unwrap_or(u8::MAX))
+    }
 }
 
 /// Why a command could not do what was asked: one line, with what to do about it.
@@ -130,6 +273,9 @@ pub enum Failure {
         /// Why not.
         error: TraceError,
     },
+    /// The lock service, or a command under a lock.
+    #[error(transparent)]
+    Service(#[from] service::Trouble),
     /// The output cannot be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
@@ -148,6 +294,7 @@ impl Failure {
             Self::UnknownId { .. } | Self::Usage(_) => 2,
             Self::Impossible(_) => 3,
             Self::BeyondModel { .. } => 4,
+            Self::Service(trouble) => trouble.code(),
             Self::File { .. } | Self::Trace { .. } | Self::Output(_) => 5,
         }
     }
@@ -167,7 +314,11 @@ fn list(beyond: &[Beyond]) -> String {
 
 /// The program: reads the command line, does what it says, and returns the exit code.
 pub fn main() -> ExitCode {
-    let matches = Cli::command().get_matches();
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() == Some(service::watch::ARGUMENT) {
+        return service::watch::watch(&arguments.collect::<Vec<_>>());
+    }
+    let matches = program().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let terminal = Terminal::new(&cli.terminal);
     let mut out = terminal.stdout();
@@ -178,6 +329,7 @@ pub fn main() -> ExitCode {
         Ok(Done::Violated) => ExitCode::from(1),
         Ok(Done::Stopped) => ExitCode::from(6),
         Ok(Done::Interrupted) => ExitCode::from(130),
+        Ok(Done::Code(code)) => ExitCode::from(code),
         // Whoever read the output has seen enough.
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
@@ -191,6 +343,18 @@ pub fn main() -> ExitCode {
     }
 }
 
+/// The command line. A variable that stands for a flag may say yes and no in any of the usual ways.
+pub(crate) fn program() -> clap::Command {
+    fn lenient(command: clap::Command) -> clap::Command {
+        let flag = |arg: clap::Arg| match arg.get_action() {
+            ArgAction::SetTrue => arg.value_parser(FalseyValueParser::new()),
+            _ => arg,
+        };
+        command.mut_args(flag).mut_subcommands(lenient)
+    }
+    lenient(Cli::command())
+}
+
 impl Command {
     /// Does it. `given` is what was set on the command line, for commands that quote it.
     pub fn perform(
@@ -200,6 +364,21 @@ impl Command {
         out: &mut dyn Write,
     ) -> Result<Done, Failure> {
         match self {
+            Self::Up(args) => commands::up::perform(args, terminal, out),
+            Self::Lock(args) => commands::lock::perform(args, terminal, out),
+            Self::Elect(args) => commands::elect::perform(args, terminal, out),
+            Self::Observe(args) => commands::observe::perform(args, out),
+            Self::Locks(args) => commands::locks::perform(args, terminal, out),
+            Self::Sessions(args) => commands::sessions::perform(args, terminal, out),
+            Self::Elections(args) => commands::elections::perform(args, terminal, out),
+            Self::Why(args) => commands::why::perform(args, out),
+            Self::Graph(args) => commands::graph::perform(args, out),
+            Self::Release(args) => commands::operate::release(args, out),
+            Self::Expel(args) => commands::operate::expel(args, out),
+            Self::Depose(args) => commands::operate::depose(args, out),
+            Self::Status(args) => commands::operate::status(args, out),
+            Self::Completions(args) => commands::manual::completions(args, out),
+            Self::Man(args) => commands::manual::man(args, out),
             Self::List(args) => commands::list::perform(args, terminal, out),
             Self::Explain(args) => commands::explain::perform(args, terminal, out),
             Self::Run(args) => commands::run::perform(args, given, terminal, out),

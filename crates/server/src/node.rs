@@ -236,6 +236,20 @@ impl Node {
         self.state.look(look)
     }
 
+    /// Waits until it cannot go on, because its disk fails, say, and tells why. What is asked of it after that is
+    /// not done, and to open the directory again is all that helps.
+    pub async fn ended(&self) -> String {
+        let mut metrics = self.raft.metrics();
+        loop {
+            if let Err(error) = &metrics.borrow_watched().running_state {
+                return error.to_string();
+            }
+            if metrics.changed().await.is_err() {
+                return "it has stopped".to_owned();
+            }
+        }
+    }
+
     /// Writes everything down, so that the next start is quick.
     pub async fn snapshot(&self) -> Result<(), NodeError> {
         self.raft.trigger().snapshot().await.map_err(stopped)

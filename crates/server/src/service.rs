@@ -172,7 +172,7 @@ impl Service {
 
     pub(crate) fn why(&self, caller: &Caller, named: &v1::Named) -> Answer<v1::Reasons> {
         caller.may(Right::Observe, &named.name)?;
-        Ok(self.node.see(|eye| eye.why(eye.machine.why(&named.name))))
+        Ok(self.node.see(|eye| eye.why(&named.name)))
     }
 
     pub(crate) fn graph(&self, caller: &Caller) -> Answer<v1::WaitGraph> {

@@ -11,6 +11,7 @@ use futures_util::{Stream, TryStreamExt};
 use openraft::alias::{LogIdOf, SnapshotMetaOf, SnapshotOf, StoredMembershipOf};
 use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::hub::Hub;
@@ -39,17 +40,17 @@ struct Saved {
     machine: Vec<u8>,
 }
 
-/// How a snapshot file begins: what it is, and in which format.
+/// How a file begins: what it is, and in which format.
 const MAGIC: &[u8; 8] = b"conclav1";
 
 impl State {
     /// The machine of the last snapshot in a directory, or a new one.
     pub(crate) fn open(directory: &Path, config: Config) -> io::Result<Self> {
         let file = directory.join("snapshot");
-        let inner = match read(&file)? {
+        let inner = match read::<Saved>(&file)? {
             Some(saved) => Inner::restore(&saved.meta, &saved.machine)?,
             None => Inner {
-                machine: Machine::new(config),
+                machine: Machine::new(first_config(directory, config)?),
                 applied: None,
                 membership: StoredMembershipOf::<Types>::default(),
                 hub: Hub::default(),
@@ -83,6 +84,17 @@ impl State {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().expect("a command never panics")
     }
+}
+
+/// What the machine was made with when the log was begun. To read the log again with anything else would come to
+/// another state.
+fn first_config(directory: &Path, wanted: Config) -> io::Result<Config> {
+    let file = directory.join("config");
+    if let Some(first) = read(&file)? {
+        return Ok(first);
+    }
+    write(&file, &wanted)?;
+    Ok(wanted)
 }
 
 impl Inner {
@@ -183,7 +195,7 @@ impl RaftStateMachine<Types> for State {
     }
 
     async fn get_current_snapshot(&mut self) -> io::Result<Option<SnapshotOf<Types, Vec<u8>>>> {
-        let saved = read(&self.file)?;
+        let saved: Option<Saved> = read(&self.file)?;
         Ok(saved.map(|saved| SnapshotOf::<Types, Vec<u8>> {
             meta: saved.meta,
             snapshot: saved.machine,
@@ -212,7 +224,7 @@ impl RaftSnapshotBuilder<Types> for Builder {
 }
 
 /// Replaces the file by one that is complete, or leaves it as it is.
-fn write(file: &Path, saved: &Saved) -> io::Result<()> {
+fn write(file: &Path, saved: &impl Serialize) -> io::Result<()> {
     let body = postcard::to_allocvec(saved).map_err(damaged)?;
     let fresh = file.with_extension("new");
     let mut out = File::create(&fresh)?;
@@ -225,13 +237,13 @@ fn write(file: &Path, saved: &Saved) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-fn read(file: &Path) -> io::Result<Option<Saved>> {
+fn read<T: DeserializeOwned>(file: &Path) -> io::Result<Option<T>> {
     let bytes = match fs::read(file) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let body = bytes.strip_prefix(MAGIC).ok_or_else(|| damaged("it is no snapshot"))?;
+    let body = bytes.strip_prefix(MAGIC).ok_or_else(|| damaged("it is none of ours"))?;
     let (sum, body) = body.split_first_chunk().ok_or_else(|| damaged("it is cut off"))?;
     if crc32fast::hash(body) != u32::from_be_bytes(*sum) {
         return Err(damaged("its checksum is wrong"));

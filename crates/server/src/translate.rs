@@ -252,15 +252,18 @@ impl Eye<'_> {
         v1::Leader { election: election.to_owned(), leader: view.and_then(|view| view.leader) }
     }
 
-    pub(crate) fn why(self, why: Option<Why>) -> v1::Reasons {
-        let Some(Why { lock, waits, cycle, forced }) = why else {
-            return v1::Reasons::default();
+    /// Why a lock cannot be had. What operators took is told also when it is free.
+    pub(crate) fn why(self, name: &str) -> v1::Reasons {
+        let forced = self.machine.forced().filter(|forced| &*forced.name == name);
+        let forced = forced.map(|forced| self.forced(forced)).collect();
+        let Some(Why { lock, waits, cycle, .. }) = self.machine.why(name) else {
+            return v1::Reasons { forced, ..v1::Reasons::default() };
         };
         v1::Reasons {
             lock: Some(self.lock(lock, true)),
             waits: waits.into_iter().map(|edge| self.edge(&edge)).collect(),
             cycle: links(&cycle.unwrap_or_default(), self.machine),
-            forced: forced.into_iter().map(|forced| self.forced(&forced)).collect(),
+            forced,
         }
     }
 

@@ -24,6 +24,12 @@ use crate::{Done, Failure, Terminal, find};
 
 /// What to know about the end of a check, for `--help`.
 pub const ENDS: &str = "\
+Examples:
+  conclave check mutex/ricart-agrawala --nodes 3
+  conclave check mutex/ra-no-tie-break --nodes 3 --trace broken.json
+  conclave check election --crash-table
+  conclave check --all
+
 How a check ends:
   A violation that breaks a promise of the algorithm within its model, or is what a mutant is there
   to break, ends it with 1. One that the algorithm never denied, or beyond its model, is shown, and

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub(crate) mod node;
+
 use std::path::PathBuf;
 use std::process::{Command, Output};
 

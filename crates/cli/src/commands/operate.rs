@@ -1,0 +1,153 @@
+//! What operators do: `conclave release`, `conclave expel`, `conclave depose`, `conclave status`.
+
+use std::io::Write;
+
+use serde_json::json;
+
+use crate::service::{ServiceArgs, age_ms, plural, text};
+use crate::terminal::{BOLD, ERROR, GOOD, paint};
+use crate::{Done, Failure};
+
+/// What to know about `conclave release`, for `--help`.
+pub const RELEASE_HELP: &str = "\
+Examples:
+  conclave release backup --force --reason 'the holder hangs, see ticket 42'
+  conclave release upload --force --token 1234 --reason 'this one of three'
+  conclave why backup           shows who holds it, and afterwards the reason
+
+The holder is told at once, and a command under `conclave lock` is killed. But a holder that cannot be
+reached goes on until it hears of it; only fencing tokens stop that one.";
+
+/// Flags of `conclave release`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Release {
+    /// The lock
+    pub name: String,
+    /// Yes, take it from whoever holds it
+    #[arg(long, env = "CONCLAVE_FORCE")]
+    pub force: bool,
+    /// Only from the holder with this token
+    #[arg(long, value_name = "NUMBER", env = "CONCLAVE_RELEASE_TOKEN")]
+    pub token: Option<u64>,
+    /// Why, for the record
+    #[arg(long, value_name = "TEXT", env = "CONCLAVE_REASON")]
+    pub reason: String,
+    /// How a node is reached.
+    #[command(flatten)]
+    pub service: ServiceArgs,
+}
+
+/// Takes a lock from whoever holds it.
+pub fn release(args: &Release, out: &mut dyn Write) -> Result<Done, Failure> {
+    let Release { name, force, token, reason, service } = args;
+    if !force {
+        return Err(Failure::Usage(format!(
+            "only its holder releases {name:?} as a matter of course; add --force to take it from \
+             whoever that is"
+        )));
+    }
+    service.ask(async |client| client.force_release(name, *token, reason).await)?;
+    done(service, &format!("{} was taken from whoever held it", text(name)), out)
+}
+
+/// What to know about `conclave expel`, for `--help`.
+pub const EXPEL_HELP: &str = "\
+Examples:
+  conclave sessions                                 which there are
+  conclave expel 17 --reason 'its machine is lost'  end one, and all it holds, leads and waits for";
+
+/// Flags of `conclave expel`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Expel {
+    /// The session's number
+    pub session: u64,
+    /// Why, for the record
+    #[arg(long, value_name = "TEXT", env = "CONCLAVE_REASON")]
+    pub reason: String,
+    /// How a node is reached.
+    #[command(flatten)]
+    pub service: ServiceArgs,
+}
+
+/// Ends a session.
+pub fn expel(args: &Expel, out: &mut dyn Write) -> Result<Done, Failure> {
+    let Expel { session, reason, service } = args;
+    service.ask(async |client| client.expel(*session, reason).await)?;
+    done(service, &format!("session {session} was ended"), out)
+}
+
+/// What to know about `conclave depose`, for `--help`.
+pub const DEPOSE_HELP: &str = "\
+Examples:
+  conclave observe web --once                       who leads
+  conclave depose web --reason 'it serves errors'   the next candidate leads";
+
+/// Flags of `conclave depose`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Depose {
+    /// The election
+    pub election: String,
+    /// Why, for the record
+    #[arg(long, value_name = "TEXT", env = "CONCLAVE_REASON")]
+    pub reason: String,
+    /// How a node is reached.
+    #[command(flatten)]
+    pub service: ServiceArgs,
+}
+
+/// Ends a leadership.
+pub fn depose(args: &Depose, out: &mut dyn Write) -> Result<Done, Failure> {
+    let Depose { election, reason, service } = args;
+    service.ask(async |client| client.depose(election, reason).await)?;
+    done(service, &format!("the leader of {} was deposed", text(election)), out)
+}
+
+fn done(service: &ServiceArgs, what: &str, out: &mut dyn Write) -> Result<Done, Failure> {
+    if service.json {
+        writeln!(out, "{}", json!({ "done": true, "message": what }))?;
+    } else {
+        writeln!(out, "{what}")?;
+    }
+    Ok(Done::Well)
+}
+
+/// What to know about `conclave status`, for `--help`.
+pub const STATUS_HELP: &str = "\
+Examples:
+  conclave status                                 how the node does, and how much there is
+  conclave status --endpoints 10.0.0.7:7411
+  conclave status --json | jq -e '.trouble == \"\"'   for a script that has to know";
+
+/// Flags of `conclave status`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Status {
+    /// How a node is reached.
+    #[command(flatten)]
+    pub service: ServiceArgs,
+}
+
+/// Says how a node does.
+pub fn status(args: &Status, out: &mut dyn Write) -> Result<Done, Failure> {
+    let status = args.service.ask(async |client| client.status().await)?;
+    if args.service.json {
+        writeln!(out, "{:#}", json!(status))?;
+        return Ok(Done::Well);
+    }
+    let (version, up) = (text(&status.version), age_ms(status.up_ms));
+    writeln!(out, "{} {version}, up for {up}", paint(BOLD, "conclave"))?;
+    let counts = [
+        plural(status.sessions, "session"),
+        plural(status.locks, "lock"),
+        plural(status.holds, "hold"),
+        plural(status.waits, "wait"),
+        plural(status.elections, "election"),
+    ];
+    writeln!(out, "{}", counts.join(", "))?;
+    writeln!(out, "deadlocks: {}", text(&status.deadlocks))?;
+    if status.trouble.is_empty() {
+        writeln!(out, "{}", paint(GOOD, "all is well"))?;
+    } else {
+        writeln!(out, "{} {}", paint(ERROR, "nothing is granted:"), text(&status.trouble))?;
+    }
+    Ok(Done::Well)
+}

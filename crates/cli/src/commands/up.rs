@@ -1,0 +1,246 @@
+//! `conclave up`.
+
+use std::io::{self, Write};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{PathBuf, absolute};
+use std::time::Duration;
+
+use conclave_api::DEFAULT_ADDRESS;
+use conclave_machine::{Config, Policy};
+use conclave_server::{NodeError, Options, ServeError, ServeOptions, Server};
+use nix::sys::signal::Signal;
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+
+use crate::service::{Signals, Trouble};
+use crate::terminal::{BOLD, DIM, paint};
+use crate::{Done, Failure, Terminal};
+
+/// What to know, for `--help`.
+pub const HELP: &str = "\
+Examples:
+  conclave up                                   a node on this machine, in ./conclave-data
+  conclave up --data /var/lib/conclave          with its data elsewhere
+  conclave up --listen 127.0.0.1:0 --json       on any free port, which is printed
+  conclave up --deadlocks wound-wait            with another policy (a new directory only)
+
+Whatever it has granted is on disk before it says so. Ctrl-C or SIGTERM stops it, a second one at once;
+sessions live on meanwhile, and get their full time-to-live when it is up again. If the disk fails, it says
+so, and opens its directory again every second until that works.
+
+Policies for --deadlocks:
+  detect                  the youngest session of a cycle gets an error that names the cycle
+  detect-fewest-locks     the one that holds the fewest locks
+  detect-lowest-priority  the one with the lowest --priority
+  wait-die                only older sessions wait for younger ones; others get an error at once
+  wound-wait              only younger ones wait for older ones
+  none                    nothing; `conclave why` and `conclave graph` show deadlocks all the same";
+
+/// Flags of `conclave up`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// Where it keeps everything
+    #[arg(long, value_name = "FOLDER", env = "CONCLAVE_DATA", default_value = "conclave-data")]
+    pub data: PathBuf,
+    /// Where it listens: host:port; port 0 is any that is free
+    #[arg(long, value_name = "ADDRESS", env = "CONCLAVE_LISTEN", value_parser = address)]
+    #[arg(default_value = DEFAULT_ADDRESS)]
+    pub listen: SocketAddr,
+    /// What is done about deadlocks, in a new directory; see below
+    #[arg(long, value_name = "POLICY", env = "CONCLAVE_DEADLOCKS")]
+    pub deadlocks: Option<Policy>,
+    /// After how many commands everything is written down, and the log is cut
+    #[arg(long, value_name = "COMMANDS", env = "CONCLAVE_SNAPSHOT_EVERY")]
+    #[arg(default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub snapshot_every: u64,
+    /// Print where it listens as JSON
+    #[arg(long, env = "CONCLAVE_JSON", help_heading = "Output")]
+    pub json: bool,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let bad = |why: String| format!("{text:?} is no address{why}; write host:port");
+    let mut found = text.to_socket_addrs().map_err(|error| bad(format!(" ({error})")))?;
+    found.next().ok_or_else(|| bad(String::new()))
+}
+
+/// Runs a node until somebody says to stop.
+pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<Done, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Trouble::Stopped(format!("cannot begin: {error}")))?;
+    let done = runtime.block_on(serve(args, terminal, out));
+    // Whoever is still connected is not waited for.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    done
+}
+
+/// How often it is looked at how the node does, and tried to start it again.
+const LOOK: Duration = Duration::from_secs(1);
+/// For how long a node that has failed may take to let go of its directory.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+async fn serve(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<Done, Failure> {
+    let log = |line: &str| {
+        // Standard error may be closed; then there is nobody to tell.
+        let _ = writeln!(terminal.stderr(), "conclave: {line}");
+    };
+    let mut signals = Signals::listen().map_err(Failure::Output)?;
+    // A file that may not grow any more is a fault of the disk as any other, and no reason to be killed.
+    let _heard = signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).map_err(Failure::Output)?;
+    let mut options = args.options();
+    let mut server = Server::start(options.clone()).await.map_err(failure)?;
+    // After a failure it is to be found where it was.
+    options.listen = server.address();
+    let policy = server.node().look(|machine| machine.config().deadlocks);
+    if args.deadlocks.is_some_and(|wanted| wanted != policy) {
+        log(&format!("the directory was made with --deadlocks {policy}, and that stays so"));
+    }
+    args.greet(server.address(), policy, out)?;
+    let mut look = interval(LOOK);
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut trouble = None;
+    loop {
+        tokio::select! {
+            stop = signals.stop() => {
+                log(&format!("{stop}: stops"));
+                tokio::select! {
+                    stopped = server.stop() => stopped.map_err(failure)?,
+                    signal = signals.stop() => return Ok(Done::signal(signal as i32)),
+                }
+                log("has stopped; sessions live on when it is up again");
+                return Ok(Done::Well);
+            }
+            why = ended(&server) => {
+                log(&format!("the node has failed: {why}"));
+                // Whatever that says, what failed is told.
+                let _ = timeout(PATIENCE, server.stop()).await;
+                tokio::select! {
+                    started = start_again(&options, &log) => server = started,
+                    signal = signals.stop() => return Ok(Done::signal(signal as i32)),
+                }
+                log("is up again");
+            }
+            _ = look.tick() => {
+                let now = server.node().trouble();
+                match (&trouble, &now) {
+                    (None, Some(why)) => log(&format!("grants nothing: {why}")),
+                    (Some(_), None) => log("grants again"),
+                    _ => {}
+                }
+                trouble = now;
+            }
+        }
+    }
+}
+
+async fn ended(server: &Server) -> String {
+    server.node().ended().await
+}
+
+async fn start_again(options: &ServeOptions, log: &impl Fn(&str)) -> Server {
+    let mut said = String::new();
+    loop {
+        sleep(LOOK).await;
+        match Server::start(options.clone()).await {
+            Ok(server) => return server,
+            Err(error) => {
+                let error = error.to_string();
+                if error != said {
+                    log(&format!("cannot start again: {error}"));
+                    said = error;
+                }
+            }
+        }
+    }
+}
+
+impl Args {
+    fn options(&self) -> ServeOptions {
+        let config = Config { deadlocks: self.deadlocks.unwrap_or_default(), ..Config::default() };
+        let mut node = Options::new(&self.data);
+        node.config = config;
+        node.snapshot_every = self.snapshot_every;
+        let mut options = ServeOptions::new(node);
+        options.listen = self.listen;
+        options
+    }
+
+    /// Says where it is and what to try.
+    fn greet(
+        &self,
+        listens: SocketAddr,
+        policy: Policy,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        let data = absolute(&self.data).unwrap_or_else(|_| self.data.clone());
+        let version = env!("CARGO_PKG_VERSION");
+        if self.json {
+            let value = json!({
+                "listens": listens.to_string(),
+                "data": data.to_string_lossy(),
+                "deadlocks": policy.to_string(),
+                "version": version,
+            });
+            writeln!(out, "{value}")?;
+            out.flush()?;
+            return Ok(());
+        }
+        writeln!(out, "{} {version} listens on {}", paint(BOLD, "conclave"), paint(BOLD, listens))?;
+        writeln!(out, "data in {}, deadlocks: {policy}", data.display())?;
+        writeln!(out, "\n{}", paint(DIM, "Try in another terminal:"))?;
+        if listens.to_string() != DEFAULT_ADDRESS {
+            writeln!(out, "  export CONCLAVE_ENDPOINTS={}", reachable(listens))?;
+        }
+        writeln!(out, "  conclave lock backup -- sleep 60")?;
+        writeln!(out, "  conclave why backup")?;
+        writeln!(
+            out,
+            "  conclave elect web -- sh -c 'echo leads with term $CONCLAVE_TERM; sleep 60'"
+        )?;
+        out.flush()?;
+        Ok(())
+    }
+}
+
+/// How a client on this machine finds it.
+fn reachable(listens: SocketAddr) -> SocketAddr {
+    let mut address = listens;
+    match listens {
+        SocketAddr::V4(it) if it.ip().is_unspecified() => {
+            address.set_ip(std::net::Ipv4Addr::LOCALHOST.into());
+        }
+        SocketAddr::V6(it) if it.ip().is_unspecified() => {
+            address.set_ip(std::net::Ipv6Addr::LOCALHOST.into());
+        }
+        _ => {}
+    }
+    address
+}
+
+fn failure(error: ServeError) -> Failure {
+    let text = error.to_string();
+    let trouble = match error {
+        ServeError::Listen { .. } => Trouble::Listen(format!("{text} with --listen")),
+        ServeError::Node(NodeError::InUse(_)) => Trouble::InUse(format!("{text} with --data")),
+        ServeError::Node(NodeError::Directory { .. }) => {
+            Trouble::Directory(format!("{text}; choose one that can be written to with --data"))
+        }
+        ServeError::Node(NodeError::Log { error, .. } | NodeError::Snapshot { error, .. })
+            if !is_corrupt(&error) =>
+        {
+            Trouble::Directory(text)
+        }
+        ServeError::Node(NodeError::Log { .. } | NodeError::Snapshot { .. }) => {
+            Trouble::Corrupt(text)
+        }
+        _ => Trouble::Stopped(text),
+    };
+    trouble.into()
+}
+
+/// Whether the contents of a file are to blame, and not that it cannot be opened.
+fn is_corrupt(error: &io::Error) -> bool {
+    use io::ErrorKind::{NotFound, PermissionDenied, ReadOnlyFilesystem, StorageFull};
+    !matches!(error.kind(), NotFound | PermissionDenied | ReadOnlyFilesystem | StorageFull)
+}

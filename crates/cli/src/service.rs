@@ -1,0 +1,83 @@
+//! What the commands of the lock service have in common: how they reach a node, what they say, how they run a
+//! command and see to it that it ends in time.
+
+mod attend;
+mod child;
+mod connect;
+mod foreground;
+mod show;
+mod signals;
+mod span;
+mod trouble;
+mod voice;
+pub(crate) mod watch;
+
+use std::ffi::OsString;
+use std::future::Future;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+pub(crate) use attend::{Attended, Holding, Stay, attend};
+pub(crate) use child::{Child, find};
+pub use connect::ServiceArgs;
+pub(crate) use show::{age_ms, chain, label, mode, plural, text, who};
+pub(crate) use signals::Signals;
+pub(crate) use span::{span, spell};
+pub use trouble::Trouble;
+pub(crate) use voice::Voice;
+pub(crate) use watch::Watcher;
+
+use conclave_client::Session;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::{Done, Failure};
+
+/// Does something that waits for others.
+pub(crate) fn wait<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Trouble::Stopped(format!("cannot begin: {error}")))?;
+    runtime.block_on(work)
+}
+
+/// What a session is called, for people, unless they say otherwise.
+pub(crate) fn name(given: Option<&String>, command: &[OsString]) -> String {
+    let process = std::process::id();
+    let named = || {
+        let program = command.first().and_then(|program| Path::new(program).file_name());
+        let program = program.map_or_else(|| "conclave".into(), |name| name.to_string_lossy());
+        format!("{}[{process}]", program.chars().take(50).collect::<String>())
+    };
+    given.cloned().unwrap_or_else(named)
+}
+
+/// For how long the end of a session is waited for.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Ends a session and all that it holds. If no node can be told, it ends by itself when its time is over.
+pub(crate) async fn farewell(session: Session, voice: &Voice) {
+    let ttl = session.ttl();
+    let closed = tokio::time::timeout(FAREWELL, session.close()).await;
+    if !matches!(closed, Ok(Ok(()))) {
+        let text =
+            format!("no node could be told that it is over; others wait for up to {}", spell(ttl));
+        voice.verbosely("untold", &text);
+    }
+}
+
+/// Ends as a command has ended.
+pub(crate) fn end_as(status: ExitStatus, had_terminal: bool) -> Done {
+    match status.signal() {
+        None => Done::Code(u8::try_from(status.code().unwrap_or_default()).unwrap_or(u8::MAX)),
+        Some(signal) => {
+            if had_terminal && signal == Signal::SIGINT as i32 {
+                // What was typed was meant for all who were started together, and came to the command only.
+                let _ = kill(Pid::from_raw(0), Signal::SIGINT);
+                let _ = signal_hook::low_level::emulate_default_handler(signal);
+            }
+            Done::signal(signal)
+        }
+    }
+}

@@ -1,0 +1,148 @@
+use std::fs;
+use std::path::{Path, PathBuf, absolute};
+use std::time::Duration;
+
+use conclave_api::DEFAULT_ADDRESS;
+use conclave_client::{Client, Error, Options, Secret, Tls};
+
+use super::{Trouble, span, spell, wait};
+use crate::Failure;
+
+/// How a node is reached, and how to print.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ServiceArgs {
+    /// Where the nodes are: host:port, several separated by commas
+    #[arg(long, value_name = "ADDRESSES", env = "CONCLAVE_ENDPOINTS")]
+    #[arg(default_value = DEFAULT_ADDRESS, help_heading = "Connection")]
+    pub endpoints: String,
+    /// For how long to try to reach one
+    #[arg(long, value_name = "TIME", env = "CONCLAVE_CONNECT_TIMEOUT", value_parser = span)]
+    #[arg(default_value = "5s", help_heading = "Connection")]
+    pub connect_timeout: Duration,
+    /// A file with the token to be let in by (or the token itself in CONCLAVE_AUTH_TOKEN)
+    #[arg(long, value_name = "FILE", env = "CONCLAVE_AUTH_TOKEN_FILE")]
+    #[arg(help_heading = "Connection")]
+    pub auth_token_file: Option<PathBuf>,
+    /// The certificate authority of the nodes, in PEM: use TLS
+    #[arg(long, value_name = "FILE", env = "CONCLAVE_CA", help_heading = "Connection")]
+    pub ca: Option<PathBuf>,
+    /// The certificate to show to nodes, in PEM
+    #[arg(long, value_name = "FILE", env = "CONCLAVE_CERT", help_heading = "Connection")]
+    #[arg(requires_all = ["ca", "key"])]
+    pub cert: Option<PathBuf>,
+    /// Its key, in PEM
+    #[arg(long, value_name = "FILE", env = "CONCLAVE_KEY", help_heading = "Connection")]
+    #[arg(requires = "cert")]
+    pub key: Option<PathBuf>,
+    /// The name in the nodes' certificates, if it is not their host name
+    #[arg(long, value_name = "NAME", env = "CONCLAVE_SERVER_NAME", help_heading = "Connection")]
+    #[arg(requires = "ca")]
+    pub server_name: Option<String>,
+    /// Print JSON
+    #[arg(long, env = "CONCLAVE_JSON", help_heading = "Output")]
+    pub json: bool,
+}
+
+/// In which the token to be let in by may be given.
+const AUTH_TOKEN: &str = "CONCLAVE_AUTH_TOKEN";
+
+impl ServiceArgs {
+    /// Connects to a node.
+    pub(crate) async fn connect(&self) -> Result<Client, Failure> {
+        Client::connect(self.options()?).await.map_err(|error| self.failure(error))
+    }
+
+    /// Connects to a node and asks it something.
+    pub(crate) fn ask<T>(
+        &self,
+        ask: impl AsyncFnOnce(&Client) -> Result<T, Error>,
+    ) -> Result<T, Failure> {
+        wait(async {
+            let client = self.connect().await?;
+            ask(&client).await.map_err(|error| self.failure(error))
+        })
+    }
+
+    fn options(&self) -> Result<Options, Failure> {
+        let mut options = Options::new(&self.endpoints).connect_timeout(self.connect_timeout);
+        if let Some(token) = self.token()? {
+            options = options.token(token);
+        }
+        if let Some(ca) = &self.ca {
+            let mut tls = Tls::trusting(read(ca)?);
+            if let (Some(certificate), Some(key)) = (&self.cert, &self.key) {
+                let key = String::from_utf8(read(key)?);
+                let key = key.map_err(|_| Failure::Usage("--key names no PEM file".to_owned()))?;
+                tls = tls.showing(read(certificate)?, key);
+            }
+            if let Some(name) = &self.server_name {
+                tls = tls.domain(name);
+            }
+            options = options.tls(tls);
+        }
+        Ok(options)
+    }
+
+    /// What to be let in by.
+    fn token(&self) -> Result<Option<Secret>, Failure> {
+        let given = match &self.auth_token_file {
+            Some(path) => {
+                let token = String::from_utf8_lossy(&read(path)?).trim().to_owned();
+                if token.is_empty() {
+                    let path = path.display();
+                    return Err(Failure::Usage(format!("{path} is empty, and should be a token")));
+                }
+                Some(token)
+            }
+            None => std::env::var(AUTH_TOKEN).ok().filter(|token| !token.is_empty()),
+        };
+        Ok(given.map(Secret::from))
+    }
+
+    /// What a command that is run gets to know, so that it finds the same nodes.
+    pub(crate) fn environment(&self) -> Vec<(&'static str, String)> {
+        let mut all = vec![("CONCLAVE_ENDPOINTS", self.endpoints.clone())];
+        let files = [
+            ("CONCLAVE_AUTH_TOKEN_FILE", &self.auth_token_file),
+            ("CONCLAVE_CA", &self.ca),
+            ("CONCLAVE_CERT", &self.cert),
+            ("CONCLAVE_KEY", &self.key),
+        ];
+        for (name, path) in files {
+            // It may have another working directory.
+            let path = path.as_deref().and_then(|path| absolute(path).ok());
+            all.extend(path.map(|path| (name, path.to_string_lossy().into_owned())));
+        }
+        all.extend(self.server_name.clone().map(|name| ("CONCLAVE_SERVER_NAME", name)));
+        all
+    }
+
+    /// What to tell somebody about an error, and what to do about it.
+    pub(crate) fn failure(&self, error: Error) -> Failure {
+        let trouble = match error {
+            Error::BadOptions(why) => return Failure::Usage(why),
+            Error::Unreachable(why) => Trouble::Unreachable(format!(
+                "no node answers at {} within {} ({why}); is one running? start one with \
+                 `conclave up`, or say where it is with --endpoints",
+                self.endpoints,
+                spell(self.connect_timeout),
+            )),
+            Error::Unauthenticated(why) => Trouble::Refused(format!(
+                "not let in: {why}; show a token with --auth-token-file or {AUTH_TOKEN}"
+            )),
+            Error::Forbidden(why) => Trouble::Refused(format!("not allowed: {why}")),
+            Error::SessionLost(_) | Error::Lost(_) => Trouble::Lost(error.to_string()),
+            Error::Conflict(why) => Trouble::Conflict(why),
+            Error::TimedOut => Trouble::TimedOut(error.to_string()),
+            Error::Deadlock { message, .. } | Error::GiveWay { message, .. } => {
+                Trouble::Deadlock(message)
+            }
+            error => Trouble::Refused(error.to_string()),
+        };
+        trouble.into()
+    }
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    fs::read(path).map_err(|error| Failure::File { path: path.to_owned(), error })
+}

@@ -1,0 +1,71 @@
+//! Signals that come to this program.
+
+use std::fs;
+use std::io;
+
+use nix::sys::signal::Signal;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
+
+/// Those that are heard: a command that is run gets them, too.
+const HEARD: [Signal; 8] = [
+    Signal::SIGINT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGWINCH,
+    Signal::SIGCONT,
+];
+
+/// Signals as they come.
+pub(crate) struct Signals(mpsc::UnboundedReceiver<Signal>);
+
+impl Signals {
+    /// Listens. What was ignored when the program was started stays ignored, for it and for what it runs:
+    /// that is how `nohup` works.
+    pub(crate) fn listen() -> io::Result<Self> {
+        let ignored = ignored();
+        let (tell, told) = mpsc::unbounded_channel();
+        for one in HEARD {
+            let number = one as i32;
+            if ignored & (1 << (number - 1)) != 0 {
+                continue;
+            }
+            let mut comes = signal(SignalKind::from_raw(number))?;
+            let tell = tell.clone();
+            tokio::spawn(
+                async move { while comes.recv().await.is_some() && tell.send(one).is_ok() {} },
+            );
+        }
+        Ok(Self(told))
+    }
+
+    /// Waits for the next.
+    pub(crate) async fn next(&mut self) -> Signal {
+        match self.0.recv().await {
+            Some(signal) => signal,
+            // All are ignored.
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Waits for one that says to stop.
+    pub(crate) async fn stop(&mut self) -> Signal {
+        loop {
+            let signal = self.next().await;
+            if matches!(signal, Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGQUIT)
+            {
+                return signal;
+            }
+        }
+    }
+}
+
+/// The signals that are ignored, a bit for each.
+fn ignored() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()
+}

@@ -1,0 +1,54 @@
+use thiserror::Error;
+
+/// Why a command of the lock service could not do what was asked.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub enum Trouble {
+    /// Somebody else has it.
+    Conflict(String),
+    /// It could not be had in time.
+    TimedOut(String),
+    /// It was had, and is over.
+    Lost(String),
+    /// No node answers.
+    Unreachable(String),
+    /// The node does not do that.
+    Refused(String),
+    /// To wait would have been, or was, a deadlock.
+    Deadlock(String),
+    /// The node cannot listen.
+    Listen(String),
+    /// Another node uses the directory.
+    InUse(String),
+    /// The directory cannot be used.
+    Directory(String),
+    /// What is in the directory cannot be read.
+    Corrupt(String),
+    /// The node cannot start, for another reason.
+    Stopped(String),
+    /// The command cannot be run.
+    NotExecutable(String),
+    /// There is no such command.
+    NotFound(String),
+}
+
+impl Trouble {
+    /// The exit code of the program.
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Conflict(_) => 10,
+            Self::TimedOut(_) => 11,
+            Self::Lost(_) => 12,
+            Self::Unreachable(_) => 13,
+            Self::Refused(_) => 14,
+            Self::Deadlock(_) => 15,
+            Self::Listen(_) => 20,
+            Self::InUse(_) => 21,
+            Self::Directory(_) => 22,
+            Self::Corrupt(_) => 23,
+            Self::Stopped(_) => 24,
+            Self::NotExecutable(_) => 126,
+            Self::NotFound(_) => 127,
+        }
+    }
+}

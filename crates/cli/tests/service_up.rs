@@ -1,0 +1,164 @@
+//! A node as a process: how it starts, stops and refuses.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+use nix::unistd::Uid;
+use support::node::{Node, Process, eventually, program};
+use support::stderr;
+use tempfile::TempDir;
+
+#[test]
+fn a_node_says_where_it_is_and_what_to_try() {
+    let folder = TempDir::new().expect("there is room");
+    let mut command = program(&["up", "--listen", "127.0.0.1:0"]);
+    command.current_dir(folder.path());
+    let mut node = Process::start(folder.path(), command);
+    let text = eventually("a greeting", || {
+        let text = node.stdout();
+        text.contains("conclave elect").then_some(text)
+    });
+    assert!(text.contains("listens on 127.0.0.1:"), "{text}");
+    assert!(text.contains("conclave-data"), "{text}");
+    assert!(
+        text.contains("conclave lock backup") && text.contains("conclave why backup"),
+        "{text}"
+    );
+    assert!(folder.path().join("conclave-data").is_dir());
+    // What it says to try works as it stands.
+    let export =
+        text.lines().find_map(|line| line.trim().strip_prefix("export CONCLAVE_ENDPOINTS="));
+    let mut status = program(&["status"]);
+    status.env("CONCLAVE_ENDPOINTS", export.expect("it is not where it is by default"));
+    let output = status.output().expect("it starts");
+    assert!(support::stdout(&output).contains("all is well"), "{}", stderr(&output));
+    node.signal(Signal::SIGINT);
+    node.ends_with(0);
+    assert!(node.stderr().contains("has stopped"), "{}", node.stderr());
+}
+
+#[test]
+fn a_node_stops_with_clients_connected_and_comes_back_with_all_they_hold() {
+    let mut node = Node::start(&["--deadlocks", "wound-wait"]);
+    let mut holder = node.begin(&["lock", "--ttl", "60s", "a"]);
+    let token: u64 = holder.line().parse().expect("it prints the token");
+    node.process().signal(Signal::SIGTERM);
+    node.process().ends_with(0);
+    node.restart();
+    assert_eq!(node.holder("a")["token"], token);
+    assert_eq!(node.json(&["status", "--json"])["deadlocks"], "wound-wait", "a policy stays");
+    assert!(holder.is_running());
+    holder.signal(Signal::SIGTERM);
+    holder.ends_with(0);
+}
+
+/// A node cannot start with these, and says so in one line.
+#[track_caller]
+fn refuses(code: i32, data: &Path, listen: &str, text: &str) {
+    let data = data.to_str().expect("it is UTF-8");
+    let output = program(&["up", "--data", data, "--listen", listen]).output().expect("it starts");
+    let said = stderr(&output);
+    assert_eq!(output.status.code(), Some(code), "{said}");
+    assert!(said.contains(text) && said.trim_end().lines().count() == 1, "{said}");
+    assert_eq!(support::stdout(&output), "");
+}
+
+#[test]
+fn what_is_in_use_is_refused() {
+    let node = Node::start(&[]);
+    refuses(20, &node.file("other"), &node.address, "choose another port with --listen");
+    refuses(21, &node.file("data"), "127.0.0.1:0", "use another directory with --data");
+    // The node did not notice.
+    node.ends_with(0, &["lock", "a", "--", "true"]);
+}
+
+#[test]
+fn a_directory_that_cannot_be_used_is_refused() {
+    let folder = TempDir::new().expect("there is room");
+    let file = folder.path().join("file");
+    fs::write(&file, "").expect("it can be written");
+    refuses(22, &file.join("data"), "127.0.0.1:0", "with --data");
+    let locked = folder.path().join("locked");
+    fs::create_dir(&locked).expect("it can be made");
+    let sealed = fs::Permissions::from_mode(0o555);
+    fs::set_permissions(&locked, sealed).expect("it is ours");
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("it is ours");
+    let mut command = program(&["up", "--listen", "127.0.0.1:0", "--data"]);
+    command.arg(&locked).current_dir("/");
+    if Uid::effective().is_root() {
+        // Who may do everything finds no directory that it may not write to.
+        command.uid(65_534).gid(65_534);
+    }
+    let output = match command.output() {
+        Ok(output) => output,
+        // The program is where nobody but its owner may run it.
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return,
+        Err(error) => panic!("it does not start: {error}"),
+    };
+    assert_eq!(output.status.code(), Some(22), "{}", stderr(&output));
+    assert!(stderr(&output).contains("ermission denied"), "{}", stderr(&output));
+}
+
+#[test]
+fn damaged_data_is_refused() {
+    let mut node = Node::start(&[]);
+    for _ in 0..20 {
+        node.ends_with(0, &["lock", "a", "--", "true"]);
+    }
+    node.process().signal(Signal::SIGTERM);
+    node.process().ends_with(0);
+    let logs = fs::read_dir(node.file("data").join("log")).expect("there is a log");
+    let files = logs.map(|entry| entry.expect("it can be read").path());
+    let largest = files.max_by_key(|path| fs::metadata(path).map_or(0, |it| it.len()));
+    let path = largest.expect("there is a file");
+    let mut bytes = fs::read(&path).expect("it can be read");
+    let middle = bytes.len() / 3;
+    bytes[middle] ^= 0xff;
+    fs::write(&path, bytes).expect("it can be written");
+    refuses(23, &node.file("data"), "127.0.0.1:0", "restore the directory from a copy");
+}
+
+#[test]
+fn bad_addresses_and_policies_are_refused() {
+    for (args, text) in [
+        (&["up", "--listen", "here"][..], "host:port"),
+        (&["up", "--deadlocks", "hope"], "wound-wait"),
+        (&["up", "--snapshot-every", "0"], "0"),
+    ] {
+        let output = program(args).output().expect("it starts");
+        assert_eq!(output.status.code(), Some(2));
+        assert!(stderr(&output).contains(text), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_node_whose_disk_fails_says_so_and_is_up_again_when_it_can() {
+    let mut node = Node::start(&[]);
+    let mut holder = node.begin(&["lock", "--ttl", "60s", "a"]);
+    let token: u64 = holder.line().parse().expect("it prints the token");
+    let process = node.process().pid().to_string();
+    let files_may_grow_to = |limit: &str| {
+        let limit = format!("--fsize={limit}:unlimited");
+        let set = Command::new("prlimit").args(["--pid", &process, &limit]).status();
+        assert!(set.expect("there is prlimit").success());
+    };
+    files_may_grow_to("16");
+    let mut asked = node.begin(&["lock", "--ttl", "60s", "b", "--", "true"]);
+    eventually("the failure", || node.process().stderr().contains("has failed").then_some(()));
+    files_may_grow_to("unlimited");
+    eventually("the return", || node.process().stderr().contains("is up again").then_some(()));
+    assert_eq!(node.holder("a")["token"], token, "nothing is lost");
+    // Who asked meanwhile was told that it could not be done, or has it now.
+    let code = asked.status().code();
+    assert!(matches!(code, Some(0 | 13)), "{code:?}: {}", asked.stderr());
+    node.ends_with(0, &["lock", "b", "--", "true"]);
+    assert!(holder.is_running());
+    holder.signal(Signal::SIGTERM);
+    holder.ends_with(0);
+}
