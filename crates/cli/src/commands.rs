@@ -15,5 +15,6 @@ pub mod operate;
 pub mod replay;
 pub mod run;
 pub mod sessions;
+pub mod token;
 pub mod up;
 pub mod why;

@@ -65,6 +65,7 @@ Exit codes:
   22   the directory cannot be used: it cannot be written to, say
   23   what is in the directory is damaged
   24   the node could not start or stop, for another reason
+  25   a certificate, a key or the tokens cannot be used
   130  stopped by a second Ctrl-C before it had stopped";
 
 /// Every exit code.
@@ -155,6 +156,9 @@ pub enum Command {
     /// Say what a node is and how it does
     #[command(after_help = service_help(commands::operate::STATUS_HELP))]
     Status(commands::operate::Status),
+    /// Make a token by which a node knows somebody, and what that one may do
+    #[command(after_help = commands::token::HELP)]
+    Token(commands::token::Args),
     /// List the algorithms of the catalogue
     #[command(after_help = LIST_HELP)]
     List(commands::list::Args),
@@ -377,6 +381,7 @@ impl Command {
             Self::Expel(args) => commands::operate::expel(args, out),
             Self::Depose(args) => commands::operate::depose(args, out),
             Self::Status(args) => commands::operate::status(args, out),
+            Self::Token(args) => commands::token::perform(args, out),
             Self::Completions(args) => commands::manual::completions(args, out),
             Self::Man(args) => commands::manual::man(args, out),
             Self::List(args) => commands::list::perform(args, terminal, out),

@@ -27,7 +27,7 @@ pub(crate) use signals::Signals;
 pub(crate) use span::{span, spell};
 pub use trouble::Trouble;
 pub(crate) use voice::Voice;
-pub(crate) use watch::Watcher;
+use watch::Watcher;
 
 use conclave_client::Session;
 use nix::sys::signal::{Signal, kill};
@@ -40,6 +40,16 @@ pub(crate) fn wait<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Trouble::Stopped(format!("cannot begin: {error}")))?;
     runtime.block_on(work)
+}
+
+/// Somebody who watches over a command, too.
+pub(crate) fn watcher(stay: Stay, voice: &Voice) -> Option<Watcher> {
+    let watcher = Watcher::start(stay.grace, stay.margin());
+    if watcher.is_none() {
+        voice
+            .say("unwatched", "should this program be killed, its command goes on: nobody watches");
+    }
+    watcher
 }
 
 /// What a session is called, for people, unless they say otherwise.
@@ -60,7 +70,7 @@ const FAREWELL: Duration = Duration::from_secs(2);
 pub(crate) async fn farewell(session: Session, voice: &Voice) {
     let ttl = session.ttl();
     let closed = tokio::time::timeout(FAREWELL, session.close()).await;
-    if !matches!(closed, Ok(Ok(()))) {
+    if closed.is_err() {
         let text =
             format!("no node could be told that it is over; others wait for up to {}", spell(ttl));
         voice.verbosely("untold", &text);

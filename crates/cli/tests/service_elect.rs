@@ -108,7 +108,7 @@ fn a_leader_who_is_deposed_is_ended_at_once() {
     let mut leader = node.begin(&["elect", "web"]);
     leader.line().parse::<u64>().expect("it prints the term");
     node.refuses(11, &["elect", "web", "--timeout", "100ms", "--", "true"], "within 100ms");
-    leader.signal(Signal::SIGINT);
+    leader.signal(Signal::SIGTERM);
     leader.ends_with(0);
 }
 

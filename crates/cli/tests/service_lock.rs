@@ -62,7 +62,7 @@ fn who_does_not_want_to_wait_is_told_so_by_the_exit_code() {
     // Whoever waits is told for whom.
     let mut waiter = node.begin(&["lock", "-v", "a", "--", "true"]);
     eventually("the reason", || waiter.stderr().contains("held by somebody@").then_some(()));
-    holder.signal(Signal::SIGINT);
+    holder.signal(Signal::SIGTERM);
     let mut holder = holder;
     holder.ends_with(0);
     waiter.ends_with(0);
@@ -154,8 +154,8 @@ fn signals_reach_the_command_and_all_that_it_has_started() {
     holder.line();
     let mut waiter = node.begin(&["lock", "b", "--", "true"]);
     node.waiters("b", 1);
-    waiter.signal(Signal::SIGINT);
-    waiter.ends_with(130);
+    waiter.signal(Signal::SIGTERM);
+    waiter.ends_with(143);
     node.waiters("b", 0);
 }
 

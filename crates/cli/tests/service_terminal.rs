@@ -28,8 +28,10 @@ impl Keyboard {
     fn start(node: &Node, program: &str, args: &[&str]) -> (Self, Process) {
         let pty = openpty(None, None).expect("there are terminals");
         let (keys, terminal) = (File::from(pty.master), File::from(pty.slave));
-        let mut command = Command::new("setsid");
-        command.args(["--ctty", "--wait", program]).args(args).current_dir(node.folder());
+        // Tests may be run where Ctrl-C is ignored.
+        let mut command = Command::new("env");
+        command.args(["--default-signal", "setsid", "--ctty", "--wait", program]).args(args);
+        command.current_dir(node.folder());
         command.env("CONCLAVE_ENDPOINTS", &node.address).stdin(Stdio::from(terminal));
         let process = Process::start(node.folder(), command);
         let (tell, screen) = channel();
@@ -113,4 +115,22 @@ fn ctrl_c_ends_not_only_the_command_but_what_the_shell_was_doing() {
         assert_eq!(rounds, "\n", "there was no second round");
         std::fs::remove_file(node.file("rounds")).expect("it is there");
     }
+}
+
+#[test]
+fn ctrl_c_ends_what_waits_and_what_holds() {
+    let node = Node::start(&[]);
+    let (mut keyboard, mut holder) = Keyboard::start(&node, OWN, &["lock", "--ttl", "60s", "a"]);
+    holder.line();
+    let (mut other, mut waiter) = Keyboard::start(&node, OWN, &["lock", "a", "--", "true"]);
+    node.waiters("a", 1);
+    other.types("\u{3}");
+    waiter.ends_with(130);
+    keyboard.types("\u{3}");
+    holder.ends_with(0);
+    let up = ["up", "--data", "other", "--listen", "127.0.0.1:0", "--json"];
+    let (mut keyboard, mut up) = Keyboard::start(&node, OWN, &up);
+    up.line();
+    keyboard.types("\u{3}");
+    up.ends_with(0);
 }

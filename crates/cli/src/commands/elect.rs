@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::lock::Keep;
 use crate::service::{
-    Attended, Child, Holding, ServiceArgs, Signals, Stay, Trouble, Voice, Watcher, attend, end_as,
-    farewell, find, span, spell, text, wait,
+    Attended, Child, Holding, ServiceArgs, Signals, Stay, Trouble, Voice, attend, end_as, farewell,
+    find, span, spell, text, wait, watcher,
 };
 use crate::{Done, Failure, Terminal};
 
@@ -171,7 +171,7 @@ async fn lead(
     let over = if args.command.is_empty() {
         without_command(args, &leadership, signals, out).await
     } else {
-        with_command(args, stay, &session, &leadership, signals).await
+        with_command(args, stay, &session, &leadership, signals, voice).await
     };
     farewell(session, voice).await;
     over
@@ -183,6 +183,7 @@ async fn with_command(
     session: &Session,
     leadership: &Leadership,
     signals: &mut Signals,
+    voice: &Voice,
 ) -> Result<Over, Failure> {
     let term = leadership.term().to_string();
     let mut environment = args.service.environment();
@@ -192,8 +193,7 @@ async fn with_command(
         ("CONCLAVE_TOKEN", term),
         ("CONCLAVE_SESSION", session.id().to_string()),
     ]);
-    let watcher = Watcher::start(stay.grace, stay.margin());
-    let child = Child::spawn(&args.command, environment, watcher)?;
+    let child = Child::spawn(&args.command, environment, watcher(stay, voice))?;
     let holding = Holding {
         session,
         lost: Box::pin(leadership.lost()),

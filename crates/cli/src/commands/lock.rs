@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conclave_client::view::{Holder, Reasons};
-use conclave_client::{Acquire, Client, Error, Guard, Session, SessionOptions, Want};
+use conclave_client::{Acquire, Client, Error, Guard, Loss, Session, SessionOptions, Want};
 use serde_json::json;
 use tokio::sync::Notify;
 
 use crate::service::{
-    Attended, Child, Holding, ServiceArgs, Signals, Stay, Trouble, Voice, Watcher, age_ms, attend,
-    end_as, farewell, find, name, plural, span, spell, text, wait, who,
+    Attended, Child, Holding, ServiceArgs, Signals, Stay, Trouble, Voice, age_ms, attend, end_as,
+    farewell, find, name, plural, span, spell, text, wait, watcher, who,
 };
 use crate::{Done, Failure, Terminal};
 
@@ -164,8 +164,7 @@ async fn hold(
         ("CONCLAVE_TOKEN", guard.token().to_string()),
         ("CONCLAVE_SESSION", session.id().to_string()),
     ]);
-    let watcher = Watcher::start(stay.grace, stay.margin());
-    let child = match Child::spawn(command, environment, watcher) {
+    let child = match Child::spawn(command, environment, watcher(stay, &voice)) {
         Ok(child) => child,
         Err(trouble) => {
             farewell(session, &voice).await;
@@ -270,6 +269,12 @@ impl Args {
                 Error::TimedOut => Trouble::TimedOut(format!(
                     "{subject} could not be had within {}; `conclave why {subject}` tells who has it",
                     spell(self.timeout.unwrap_or_default()),
+                ))
+                .into(),
+                Error::SessionLost(Loss::Expired | Loss::Gone) => Trouble::Unreachable(format!(
+                    "no node has answered for longer than --ttl {}, and the place in the queue for \
+                     {subject} is lost; try again, or wait with a longer --ttl",
+                    spell(self.keep.ttl),
                 ))
                 .into(),
                 Error::SessionLost(why) => {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use conclave_api::DEFAULT_ADDRESS;
 use conclave_machine::{Config, Policy};
-use conclave_server::{NodeError, Options, ServeError, ServeOptions, Server};
+use conclave_server::{NodeError, Options, ServeError, ServeOptions, Server, Tls};
 use nix::sys::signal::Signal;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -24,6 +24,8 @@ Examples:
   conclave up --data /var/lib/conclave          with its data elsewhere
   conclave up --listen 127.0.0.1:0 --json       on any free port, which is printed
   conclave up --deadlocks wound-wait            with another policy (a new directory only)
+  conclave up --listen 0.0.0.0:7411 --tls-cert node.pem --tls-key node.key --tokens tokens.toml
+                                                for other machines: in secret, and for those who are known
 
 Whatever it has granted is on disk before it says so. Ctrl-C or SIGTERM stops it, a second one at once;
 sessions live on meanwhile, and get their full time-to-live when it is up again. If the disk fails, it says
@@ -54,6 +56,24 @@ pub struct Args {
     #[arg(long, value_name = "COMMANDS", env = "CONCLAVE_SNAPSHOT_EVERY")]
     #[arg(default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub snapshot_every: u64,
+    /// Its certificate, in PEM: use TLS
+    #[arg(long, value_name = "FILE", env = "CONCLAVE_TLS_CERT", help_heading = "Security")]
+    #[arg(requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The key of its certificate, in PEM
+    #[arg(long, value_name = "FILE", env = "CONCLAVE_TLS_KEY", help_heading = "Security")]
+    #[arg(requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Only let in who has a certificate of this authority, in PEM
+    #[arg(long, value_name = "FILE", env = "CONCLAVE_CLIENT_CA", help_heading = "Security")]
+    #[arg(requires = "tls_cert")]
+    pub client_ca: Option<PathBuf>,
+    /// Only let in who is known by a token of this file, which `conclave token` writes
+    #[arg(long, value_name = "FILE", env = "CONCLAVE_TOKENS", help_heading = "Security")]
+    pub tokens: Option<PathBuf>,
+    /// Let in anybody from anywhere, in the clear
+    #[arg(long, env = "CONCLAVE_INSECURE", help_heading = "Security")]
+    pub insecure: bool,
     /// Print where it listens as JSON
     #[arg(long, env = "CONCLAVE_JSON", help_heading = "Output")]
     pub json: bool,
@@ -163,6 +183,12 @@ impl Args {
         node.snapshot_every = self.snapshot_every;
         let mut options = ServeOptions::new(node);
         options.listen = self.listen;
+        if let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) {
+            let (certificate, key) = (certificate.clone(), key.clone());
+            options.tls = Some(Tls { certificate, key, client_ca: self.client_ca.clone() });
+        }
+        options.tokens = self.tokens.clone();
+        options.insecure = self.insecure;
         options
     }
 
@@ -191,6 +217,18 @@ impl Args {
         writeln!(out, "\n{}", paint(DIM, "Try in another terminal:"))?;
         if listens.to_string() != DEFAULT_ADDRESS {
             writeln!(out, "  export CONCLAVE_ENDPOINTS={}", reachable(listens))?;
+        }
+        if self.tls_cert.is_some() {
+            writeln!(
+                out,
+                "  export CONCLAVE_CA=…               # the authority of its certificate"
+            )?;
+        }
+        if self.client_ca.is_some() {
+            writeln!(out, "  export CONCLAVE_CERT=… CONCLAVE_KEY=…   # yours")?;
+        }
+        if self.tokens.is_some() {
+            writeln!(out, "  export CONCLAVE_AUTH_TOKEN_FILE=…  # what `conclave token` printed")?;
         }
         writeln!(out, "  conclave lock backup -- sleep 60")?;
         writeln!(out, "  conclave why backup")?;
@@ -221,6 +259,8 @@ fn reachable(listens: SocketAddr) -> SocketAddr {
 fn failure(error: ServeError) -> Failure {
     let text = error.to_string();
     let trouble = match error {
+        ServeError::Open(..) => return Failure::Usage(text),
+        ServeError::Tls(_) | ServeError::Tokens { .. } => Trouble::Security(text),
         ServeError::Listen { .. } => Trouble::Listen(format!("{text} with --listen")),
         ServeError::Node(NodeError::InUse(_)) => Trouble::InUse(format!("{text} with --data")),
         ServeError::Node(NodeError::Directory { .. }) => {

@@ -137,6 +137,14 @@ impl ServiceArgs {
             Error::Deadlock { message, .. } | Error::GiveWay { message, .. } => {
                 Trouble::Deadlock(message)
             }
+            // Whoever answers there speaks something else.
+            Error::Refused { message, .. } if message.contains("h2 protocol error") => {
+                Trouble::Unreachable(format!(
+                    "no node answers at {} in the clear ({message}); if it uses TLS, say whom to trust \
+                     with --ca",
+                    self.endpoints,
+                ))
+            }
             error => Trouble::Refused(error.to_string()),
         };
         trouble.into()

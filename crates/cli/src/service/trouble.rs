@@ -26,6 +26,8 @@ pub enum Trouble {
     Corrupt(String),
     /// The node cannot start, for another reason.
     Stopped(String),
+    /// A certificate, a key or the tokens cannot be used.
+    Security(String),
     /// The command cannot be run.
     NotExecutable(String),
     /// There is no such command.
@@ -47,6 +49,7 @@ impl Trouble {
             Self::Directory(_) => 22,
             Self::Corrupt(_) => 23,
             Self::Stopped(_) => 24,
+            Self::Security(_) => 25,
             Self::NotExecutable(_) => 126,
             Self::NotFound(_) => 127,
         }

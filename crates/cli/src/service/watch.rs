@@ -37,7 +37,9 @@ pub(crate) struct Watcher {
 impl Watcher {
     /// Starts it. A command gets `grace` to end if this program is gone, and is gone `margin` before its lease ends.
     pub(crate) fn start(grace: Duration, margin: Duration) -> Option<Self> {
-        let mut process = Command::new(std::env::current_exe().ok()?)
+        // This very program, even if there is a newer one in its place by now.
+        let mut process = Command::new("/proc/self/exe")
+            .arg0("conclave")
             .arg(ARGUMENT)
             .args([grace, margin].map(|span| span.as_nanos().to_string()))
             .stdin(Stdio::piped())
