@@ -1,5 +1,6 @@
 //! One file for each command: its flags, and what it does.
 
+pub mod bench;
 pub mod check;
 pub mod compare;
 pub mod elect;

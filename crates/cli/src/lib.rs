@@ -159,6 +159,9 @@ pub enum Command {
     /// Make a token by which a node knows somebody, and what that one may do
     #[command(after_help = commands::token::HELP)]
     Token(commands::token::Args),
+    /// Measure the service beside this machine's disk and network, and beside etcd
+    #[command(after_help = commands::bench::HELP)]
+    Bench(commands::bench::Args),
     /// List the algorithms of the catalogue
     #[command(after_help = LIST_HELP)]
     List(commands::list::Args),
@@ -384,6 +387,7 @@ impl Command {
             Self::Token(args) => commands::token::perform(args, out),
             Self::Completions(args) => commands::manual::completions(args, out),
             Self::Man(args) => commands::manual::man(args, out),
+            Self::Bench(args) => commands::bench::perform(args, out),
             Self::List(args) => commands::list::perform(args, terminal, out),
             Self::Explain(args) => commands::explain::perform(args, terminal, out),
             Self::Run(args) => commands::run::perform(args, given, terminal, out),

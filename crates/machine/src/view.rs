@@ -182,6 +182,11 @@ impl Machine {
         self.names.get(name).map(|&lock| self.view_lock(&self.locks[lock]))
     }
 
+    /// Whether somebody waits for a lock. Whoever comes then waits, too.
+    pub fn is_waited_for(&self, lock: &str) -> bool {
+        self.names.get(lock).is_some_and(|&lock| self.locks[lock].waiting().next().is_some())
+    }
+
     /// The sessions, the senior first, after the number `after`.
     pub fn sessions(&self, after: Option<SessionId>) -> impl Iterator<Item = SessionView> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);

@@ -11,7 +11,7 @@ use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
 use crate::hub::{Renewal, Target};
-use crate::proposer::Proposer;
+use crate::proposer::{Haste, Proposer};
 use crate::state::State;
 
 /// How often.
@@ -46,11 +46,11 @@ impl Heart {
             tokio::time::sleep(BEAT).await;
             // First, what lets sessions live on: after a stall it may have waited for as long.
             if let Some((command, target)) = self.renewals.take() {
-                self.proposer.submit(command, target);
+                self.proposer.submit(command, target, Haste::Urgent);
             }
             let now = self.clock.now();
             if self.state.look(Machine::next_due).is_some_and(|due| due <= now) {
-                self.proposer.submit(Command::Tick, Target::Nobody);
+                self.proposer.submit(Command::Tick, Target::Nobody, Haste::Urgent);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use conclave_machine::{Call, Command, Config, Error, Machine, Reply, Time};
+use conclave_machine::{Call, Command, Config, Error, Machine, Patience, Reply, Time};
 use futures_util::future::BoxFuture;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{BasicNode, Raft};
@@ -18,7 +18,7 @@ use crate::hub::{Hub, Renewal, Target, refuse};
 use crate::log::Log;
 use crate::metrics::Metrics;
 use crate::network::Alone;
-use crate::proposer::Proposer;
+use crate::proposer::{Haste, Proposer};
 use crate::state::State;
 use crate::translate::Eye;
 
@@ -183,8 +183,21 @@ impl Node {
         {
             refuse(target, &trouble);
         } else {
-            self.proposer.submit(command, target);
+            let haste = self.haste(&command);
+            self.proposer.submit(command, target, haste);
         }
+    }
+
+    /// Whoever asks for a lock that others wait for waits, too, and is in no hurry to be written down.
+    fn haste(&self, command: &Command) -> Haste {
+        if let Command::Request { call: Call::Acquire(acquire), .. } = command
+            && acquire.patience != Patience::Try
+            && let [want] = acquire.wants.as_slice()
+            && self.state.look(|machine| machine.is_waited_for(&want.lock))
+        {
+            return Haste::Patient;
+        }
+        Haste::Urgent
     }
 
     /// Lets sessions live on: with all others for which that is asked at about the same time.

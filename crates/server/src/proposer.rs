@@ -2,7 +2,7 @@
 //! one entry, so that many clients share one flush to disk.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use conclave_machine::Command;
 use openraft::Raft;
@@ -22,8 +22,27 @@ const LARGEST: usize = 1024;
 #[derive(Clone)]
 pub(crate) struct Proposer(mpsc::UnboundedSender<Proposal>);
 
-/// A command, who is to be told what comes of it, and when it was received.
-type Proposal = (Command, (Target, Instant));
+/// Something that is to be written.
+struct Proposal {
+    command: Command,
+    /// Who is to be told what comes of it.
+    target: Target,
+    received: Instant,
+    haste: Haste,
+}
+
+/// Whether a command may wait for others to be written with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Haste {
+    /// At once.
+    Urgent,
+    /// For a moment: whoever gave it has to wait in any case. If it were written at once, a release that
+    /// comes just then would have to wait for that flush and for its own.
+    Patient,
+}
+
+/// How long what is patient waits for something urgent.
+const MOMENT: Duration = Duration::from_millis(2);
 
 impl Proposer {
     pub(crate) fn new(raft: Raft<Types, State>, state: State, clock: Arc<Clock>) -> Self {
@@ -33,11 +52,39 @@ impl Proposer {
     }
 
     /// Has a command written and carried out, and its target told what came of it.
-    pub(crate) fn submit(&self, command: Command, target: Target) {
-        let proposal = (command, (target, metrics::now()));
-        if let Err(mpsc::error::SendError((_, (target, _)))) = self.0.send(proposal) {
-            refuse(target, "the node has stopped");
+    pub(crate) fn submit(&self, command: Command, target: Target, haste: Haste) {
+        let proposal = Proposal { command, target, received: metrics::now(), haste };
+        if let Err(mpsc::error::SendError(proposal)) = self.0.send(proposal) {
+            refuse(proposal.target, "the node has stopped");
         }
+    }
+}
+
+/// Gathers what is to be written together, from when there is something urgent or what is patient has
+/// waited for long enough. Says whether there will ever be anything.
+async fn gather(
+    proposals: &mut mpsc::UnboundedReceiver<Proposal>,
+    gathered: &mut Vec<Proposal>,
+) -> bool {
+    let mut looked_at = 0;
+    let mut moment = std::pin::pin!(tokio::time::sleep(MOMENT));
+    loop {
+        let more = tokio::select! {
+            biased;
+            more = proposals.recv_many(gathered, LARGEST) => more,
+            () = &mut moment, if looked_at > 0 => return true,
+        };
+        if more == 0 {
+            return looked_at > 0;
+        }
+        if looked_at == 0 {
+            moment.as_mut().reset(tokio::time::Instant::now() + MOMENT);
+        }
+        let urgent = |proposal: &Proposal| proposal.haste == Haste::Urgent;
+        if gathered[looked_at..].iter().any(urgent) || gathered.len() >= LARGEST {
+            return true;
+        }
+        looked_at = gathered.len();
     }
 }
 
@@ -53,7 +100,7 @@ async fn propose(
     let mut number: u64 = crate::chance();
     loop {
         number = number.wrapping_add(1);
-        if proposals.recv_many(&mut gathered, LARGEST).await == 0 {
+        if !gather(&mut proposals, &mut gathered).await {
             return;
         }
         let place = pipeline.clone().acquire_owned().await.expect("it is never closed");
@@ -61,7 +108,8 @@ async fn propose(
             let Ok(more) = proposals.try_recv() else { break };
             gathered.push(more);
         }
-        let (commands, targets) = gathered.drain(..).unzip();
+        let parts = |proposal: Proposal| (proposal.command, (proposal.target, proposal.received));
+        let (commands, targets) = gathered.drain(..).map(parts).unzip();
         state.with_hub(|hub| hub.expect(number, targets));
         let batch = Batch { number, at: clock.now(), commands };
         let (raft, state) = (raft.clone(), state.clone());
