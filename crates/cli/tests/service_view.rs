@@ -131,7 +131,8 @@ fn every_command_has_an_example_and_every_flag_of_the_service_a_variable() {
         if lab.contains(&name) {
             continue;
         }
-        for flag in command.get_arguments().filter_map(|arg| Some((arg.get_long()?, arg))) {
+        let shown = command.get_arguments().filter(|arg| !arg.is_hide_set());
+        for flag in shown.filter_map(|arg| Some((arg.get_long()?, arg))) {
             let (long, arg) = flag;
             let has = arg.get_env().is_some_and(|it| it.to_string_lossy().starts_with("CONCLAVE_"));
             assert!(has, "{name} --{long} has no variable");

@@ -40,13 +40,13 @@ pub struct Args {
     #[arg(long, value_name = "FILE", env = "CONCLAVE_BENCH_ETCD")]
     pub etcd: Option<PathBuf>,
     /// Not beside etcd
-    #[arg(long, conflicts_with = "etcd")]
+    #[arg(long, conflicts_with = "etcd", env = "CONCLAVE_BENCH_NO_ETCD")]
     pub no_etcd: bool,
     /// Without what takes long: many waiters, locks and sessions
-    #[arg(long)]
+    #[arg(long, env = "CONCLAVE_BENCH_QUICK")]
     pub quick: bool,
     /// Print JSON
-    #[arg(long)]
+    #[arg(long, env = "CONCLAVE_JSON")]
     pub json: bool,
     /// Be the server that is measured
     #[arg(long, hide = true, value_name = "FOLDER")]
