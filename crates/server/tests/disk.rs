@@ -1,13 +1,17 @@
 //! A disk that fills up, on a file system of its own: the test starts itself again where it may mount one.
 
+#[path = "support/node.rs"]
+mod node;
+
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command as Process;
 use std::time::Duration;
 
-use conclave_machine::{Acquire, Call, Command, Error, Open, Reply, RequestId, SessionId, Token};
-use conclave_server::{Node, NodeError, Options};
+use conclave_machine::{Acquire, Call, Command, Reply};
+use conclave_server::{Node, Options};
+use node::{acquire, ask, open_session};
 
 /// Set where the small file system is mounted.
 const DISK: &str = "CONCLAVE_TEST_DISK";
@@ -45,33 +49,6 @@ fn leave(disk: &Path, kib: u64) {
         if file.write_all(&vec![7; bytes as usize]).is_err() {
             return;
         }
-    }
-}
-
-async fn open_session(node: &Node) -> SessionId {
-    let (name, host, ttl) = ("test".into(), "here".into(), Duration::from_secs(3600));
-    let open = Command::Open(Open { name, host, ttl, priority: 0, key: 0 });
-    match node.propose(open).await.expect("the node is up") {
-        Ok(Reply::Opened { session }) => session,
-        other => panic!("no session, but {other:?}"),
-    }
-}
-
-async fn ask(
-    node: &Node,
-    session: SessionId,
-    number: u64,
-    call: Call,
-) -> Result<Result<Reply, Error>, NodeError> {
-    let (request, received) = (RequestId(number), RequestId(number - 1));
-    node.propose(Command::Request { session, request, received, call }).await
-}
-
-async fn acquire(node: &Node, session: SessionId, number: u64, lock: &str) -> Token {
-    let call = Call::Acquire(Acquire::exclusive(lock));
-    match ask(node, session, number, call).await.expect("the node is up") {
-        Ok(Reply::Granted { token, .. }) => token,
-        other => panic!("no lock, but {other:?}"),
     }
 }
 

@@ -1,33 +1,17 @@
 //! What was acknowledged is there after whatever happens to the process.
 
+#[path = "support/node.rs"]
+mod node;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
 use std::time::Duration;
 
-use conclave_machine::{Acquire, Call, Command, Open, Reply, RequestId, SessionId, Token};
+use conclave_machine::{Command, Open, Token};
 use conclave_server::{Node, NodeError, Options};
-
-/// A session with so much time that none of these tests outlives it.
-async fn open_session(node: &Node) -> SessionId {
-    let (name, host, ttl) = ("test".into(), "here".into(), Duration::from_secs(3600));
-    let open = Command::Open(Open { name, host, ttl, priority: 0, key: 0 });
-    match node.propose(open).await.expect("the node is up") {
-        Ok(Reply::Opened { session }) => session,
-        other => panic!("no session, but {other:?}"),
-    }
-}
-
-async fn acquire(node: &Node, session: SessionId, number: u64, lock: &str) -> Token {
-    let (request, received) = (RequestId(number), RequestId(number - 1));
-    let call = Call::Acquire(Acquire::exclusive(lock));
-    let command = Command::Request { session, request, received, call };
-    match node.propose(command).await.expect("the node is up") {
-        Ok(Reply::Granted { token, .. }) => token,
-        other => panic!("no lock, but {other:?}"),
-    }
-}
+use node::{acquire, open_session};
 
 fn token_of(node: &Node, lock: &str) -> Option<Token> {
     node.look(|machine| Some(machine.lock(lock)?.holders[0].token))

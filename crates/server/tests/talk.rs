@@ -1,30 +1,17 @@
 //! The stream, as a client sees it.
 
-use std::path::Path;
+mod support;
+
 use std::time::Duration;
 
 use conclave_api::v1;
-use conclave_server::{Options, ServeOptions, Server};
+use conclave_server::Server;
+use support::{grpc, server};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
-use tonic::transport::Channel;
 use v1::ask::What as Ask;
-use v1::conclave_client::ConclaveClient;
 use v1::tell::What as Told;
-
-async fn server(directory: &Path) -> Server {
-    let node = Options::new(directory.join("data"));
-    let listen = "127.0.0.1:0".parse().expect("an address");
-    let options = ServeOptions { listen, ..ServeOptions::new(node) };
-    Server::start(options).await.expect("it starts")
-}
-
-async fn client(server: &Server) -> ConclaveClient<Channel> {
-    let address = format!("http://{}", server.address());
-    let channel = Channel::from_shared(address).expect("an address").connect().await;
-    ConclaveClient::new(channel.expect("it listens"))
-}
 
 /// One stream to a server.
 struct Stream {
@@ -35,7 +22,7 @@ struct Stream {
 impl Stream {
     async fn to(server: &Server) -> Self {
         let (asks, sent) = mpsc::channel(100);
-        let tells = client(server).await.talk(ReceiverStream::new(sent)).await;
+        let tells = grpc(server).await.talk(ReceiverStream::new(sent)).await;
         Self { asks, tells: tells.expect("it answers").into_inner() }
     }
 
@@ -138,7 +125,7 @@ async fn a_session_that_is_kept_alive_lives_and_one_that_is_not_ends() {
 async fn observers_see_who_leads_and_every_change() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = server(directory.path()).await;
-    let mut client = client(&server).await;
+    let mut client = grpc(&server).await;
     let observe = v1::ObserveElection { election: "web".into() };
     let mut leaders = client.observe(observe).await.expect("it answers").into_inner();
     let next = async |leaders: &mut Streaming<v1::Leader>| {
@@ -168,7 +155,7 @@ async fn whoever_gives_up_a_call_leaves_no_ghost_in_the_queue() {
     one.send(holder, 1, 0, acquire("disk")).await;
     one.next().await;
     let (waiter, key) = one.open(LONG).await;
-    let mut client = client(&server).await;
+    let mut client = grpc(&server).await;
     let ask = v1::Ask { session: waiter, key, what: Some(acquire("disk")), ..v1::Ask::default() };
     let call = tokio::spawn(async move { client.call(ask).await });
     let waits = || server.node().look(|machine| machine.counts().waits);

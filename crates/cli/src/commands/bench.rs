@@ -14,7 +14,7 @@ use crate::{Done, Failure};
 /// What to know, for `--help`.
 pub const HELP: &str = "\
 Examples:
-  conclave bench                        everything, beside etcd if it is installed; about a minute and a half
+  conclave bench                        everything, beside etcd if it is installed; about a minute
   conclave bench --quick --no-etcd      only locks per second and hand-overs
   conclave bench --data /var/lib        on the disk that counts
 
