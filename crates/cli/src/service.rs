@@ -32,14 +32,19 @@ use watch::Watcher;
 use conclave_client::Session;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tokio::runtime::Runtime;
 
 use crate::{Done, Failure};
 
 /// Does something that waits for others.
 pub(crate) fn wait<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    one_thread()?.block_on(work)
+}
+
+/// Where tasks run, one at a time: all of them wait most of the time, and threads would only wake each other.
+pub(crate) fn one_thread() -> Result<Runtime, Trouble> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Trouble::Stopped(format!("cannot begin: {error}")))?;
-    runtime.block_on(work)
+    runtime.map_err(|error| Trouble::Stopped(format!("cannot begin: {error}")))
 }
 
 /// Somebody who watches over a command, too.

@@ -5,7 +5,7 @@ mod support;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use nix::sys::signal::Signal;
@@ -105,6 +105,16 @@ fn a_directory_that_cannot_be_used_is_refused() {
     assert!(stderr(&output).contains("ermission denied"), "{}", stderr(&output));
 }
 
+/// The file of the log, what is in it, and how much of that is used: there are zeros after that.
+fn log_of(node: &Node) -> (PathBuf, Vec<u8>, usize) {
+    let mut files = fs::read_dir(node.file("data").join("log")).expect("there is a log");
+    let path = files.next().expect("there is a file").expect("it can be read").path();
+    assert!(files.next().is_none(), "it has just been begun");
+    let bytes = fs::read(&path).expect("it can be read");
+    let used = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    (path, bytes, used)
+}
+
 #[test]
 fn damaged_data_is_refused() {
     let mut node = Node::start(&[]);
@@ -113,13 +123,8 @@ fn damaged_data_is_refused() {
     }
     node.process().signal(Signal::SIGTERM);
     node.process().ends_with(0);
-    let logs = fs::read_dir(node.file("data").join("log")).expect("there is a log");
-    let files = logs.map(|entry| entry.expect("it can be read").path());
-    let largest = files.max_by_key(|path| fs::metadata(path).map_or(0, |it| it.len()));
-    let path = largest.expect("there is a file");
-    let mut bytes = fs::read(&path).expect("it can be read");
-    let middle = bytes.len() / 3;
-    bytes[middle] ^= 0xff;
+    let (path, mut bytes, used) = log_of(&node);
+    bytes[used / 3] ^= 0xff;
     fs::write(&path, bytes).expect("it can be written");
     refuses(23, &node.file("data"), "127.0.0.1:0", "restore the directory from a copy");
 }
@@ -149,11 +154,7 @@ fn a_node_whose_disk_fails_says_so_and_is_up_again_when_it_can() {
         assert!(set.expect("there is prlimit").success());
     };
     // So that what it says still goes to its file, and the log is too large already.
-    let log = || {
-        let files = fs::read_dir(node.file("data").join("log")).expect("there is a log");
-        files.map(|file| file.and_then(|file| file.metadata()).map_or(0, |it| it.len())).max()
-    };
-    while log().is_none_or(|size| size < 8000) {
+    while log_of(&node).2 < 8000 {
         node.ends_with(0, &["lock", "b", "--", "true"]);
     }
     files_may_grow_to("4000");

@@ -46,8 +46,8 @@ impl End {
         if !self.cut.is_cancelled() {
             self.cut_off.inc();
             self.cut.cancel();
-            if let Some(HangUp(hang_up)) = &self.hang_up {
-                hang_up.cancel();
+            if let Some(hang_up) = &self.hang_up {
+                hang_up.now();
             }
         }
     }
@@ -238,6 +238,13 @@ impl Hub {
                     self.answer(target, None, Ok(Reply::Alive { gone: sessions }), machine);
                 }
             }
+        }
+    }
+
+    /// Tells those whose wait is over, and leaves other events.
+    pub(crate) fn announce_answers(&mut self, events: &mut Vec<Event>, machine: &Machine) {
+        for event in events.extract_if(.., |event| matches!(event, Event::Answered { .. })) {
+            self.tell(event, machine);
         }
     }
 

@@ -6,7 +6,7 @@
 //!
 //! [`Server`] lets clients in.
 //!
-//! * `log` keeps the log in files, by way of the crate `raft-log`.
+//! * `log` keeps the log in files, by way of the crate `conclave-journal`.
 //! * `proposer` gathers commands into entries of the log.
 //! * `state` carries out what is committed, and writes snapshots; `hub` tells those concerned.
 //! * `clock` tells the time that commands get; `heart` lets it pass.

@@ -6,9 +6,11 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use futures_util::task::AtomicWaker;
 use prometheus_client::metrics::gauge::Gauge;
 use rustix::net::sockopt;
 use rustls::pki_types::pem::PemObject;
@@ -21,7 +23,6 @@ use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::server::Connected;
 
 /// With what a server shows who it is, and finds out who others are. All files are PEM.
@@ -138,13 +139,32 @@ async fn greet(tcp: TcpStream, tls: Option<TlsAcceptor>, silence: Duration) -> i
 pub(crate) struct Connection {
     io: Io,
     hang_up: HangUp,
-    hung_up: Pin<Box<WaitForCancellationFutureOwned>>,
     _counted: Counted,
 }
 
 /// Ends a connection at once, whatever is still to be sent.
-#[derive(Clone, Debug)]
-pub(crate) struct HangUp(pub(crate) CancellationToken);
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HangUp(Arc<Hanging>);
+
+#[derive(Debug, Default)]
+struct Hanging {
+    up: AtomicBool,
+    /// Whoever reads from the connection.
+    reader: AtomicWaker,
+}
+
+impl HangUp {
+    pub(crate) fn now(&self) {
+        self.0.up.store(true, Ordering::SeqCst);
+        self.0.reader.wake();
+    }
+
+    /// Whether it was; if not yet, the task is woken when it is.
+    fn is_up(&self, cx: &Context<'_>) -> bool {
+        self.0.reader.register(cx.waker());
+        self.0.up.load(Ordering::SeqCst)
+    }
+}
 
 enum Io {
     Plain(TcpStream),
@@ -169,9 +189,7 @@ impl Drop for Counted {
 
 impl Connection {
     fn new(io: Io, counted: Counted) -> Self {
-        let hang_up = CancellationToken::new();
-        let hung_up = Box::pin(hang_up.clone().cancelled_owned());
-        Self { io, hang_up: HangUp(hang_up), hung_up, _counted: counted }
+        Self { io, hang_up: HangUp::default(), _counted: counted }
     }
 }
 
@@ -201,11 +219,11 @@ macro_rules! with_io {
 
 impl AsyncRead for Connection {
     fn poll_read(
-        mut self: Pin<&mut Self>,
+        self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.hung_up.as_mut().poll(cx).is_ready() {
+        if self.hang_up.is_up(cx) {
             return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
         with_io!(self, io => io.poll_read(cx, buffer))

@@ -1,169 +1,212 @@
-//! The log in files. Entries are appended and flushed together with whatever else waits to be, and
-//! whoever appended is told when that is done.
+//! The log in files. What is appended is on disk when that returns.
+//!
+//! Whoever appends flushes: to have another thread do it takes two changes of threads, which on many a
+//! machine take as long as a flush; and whatever comes in the meantime is then read, carried out and
+//! answered together. Only if the disk is slow another thread does it, so that nobody has to wait who
+//! wants nothing written.
 
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
 use std::fmt::Debug;
-use std::io::{self, Read, Write};
+use std::io;
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use conclave_journal::{HEAD, Journal, Place};
 use openraft::alias::{EntryOf, LogIdOf, VoteOf};
-use openraft::entry::RaftEntry;
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
-use openraft::{OptionalSend, RaftLogReader};
+use openraft::{EntryPayload, OptionalSend, RaftLogReader};
 use prometheus_client::metrics::histogram::Histogram;
-use raft_log::RaftLog;
-use raft_log::api::raft_log_writer::RaftLogWriter;
-use raft_log::codeq::{Decode, Encode};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use tokio::sync::oneshot;
+use serde::{Deserialize, Serialize};
 
 use crate::{Types, metrics};
 
 /// The log of a node. Clones are the same log.
 #[derive(Clone)]
-pub(crate) struct Log {
-    files: Arc<Mutex<RaftLog<Format>>>,
+pub(crate) struct Log(Arc<Mutex<Inner>>);
+
+struct Inner {
+    journal: Journal,
+    content: Content,
+    /// What is written next; kept for its memory.
+    buffer: Vec<u8>,
     /// How long flushing takes.
     flushed: Histogram,
+    /// How long it took the last time.
+    last: Duration,
 }
+
+/// What the log says, as far as it is not read from the files each time.
+#[derive(Default)]
+struct Content {
+    vote: Option<VoteOf<Types>>,
+    /// The last entry that is not needed any more.
+    purged: Option<LogIdOf<Types>>,
+    /// Where the entries after that are.
+    entries: VecDeque<Written>,
+    /// The newest of them, which are going to be carried out.
+    recent: VecDeque<EntryOf<Types>>,
+    /// How many commands those have.
+    weight: usize,
+}
+
+/// Where an entry is.
+#[derive(Clone, Copy)]
+struct Written {
+    id: LogIdOf<Types>,
+    place: Place,
+    /// How many entries are before it in the same frame.
+    nth: u32,
+}
+
+/// What a frame contains: changes of the log, in this order. The first of a file says everything that files
+/// before it said, except for entries.
+#[derive(Default, Serialize, Deserialize)]
+struct Change<Entries> {
+    vote: Option<VoteOf<Types>>,
+    purged: Option<LogIdOf<Types>>,
+    /// This entry and those after it are void.
+    void_from: Option<u64>,
+    entries: Entries,
+}
+
+/// How long a file is.
+const FILE: usize = 8 << 20;
+
+/// How many commands the entries that are kept in memory may have.
+const RECENT: usize = 16 * 1024;
+
+/// How long a disk may take that is not slow.
+const QUICK: Duration = Duration::from_millis(1);
 
 impl Log {
-    /// Opens the log in a directory, or begins one. What a crash has left half written at its end was
-    /// never acknowledged, and is cut off.
-    #[expect(clippy::disallowed_methods, reason = "waits for files to be closed")]
+    /// Opens the log in a directory, or begins one.
     pub(crate) fn open(directory: &Path, flushed: Histogram) -> io::Result<Self> {
-        let directory = directory.to_str().ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidInput, "the directory's name is not UTF-8")
+        Self::open_with(directory, FILE, flushed)
+    }
+
+    /// The same, with files that are so long.
+    fn open_with(directory: &Path, file: usize, flushed: Histogram) -> io::Result<Self> {
+        let mut content = Content::default();
+        let journal = Journal::open(directory, file, |place, bytes| {
+            content.apply(place, decode(bytes)?);
+            Ok(())
         })?;
-        let mut config = raft_log::Config::new(directory);
-        config.wal.truncate_incomplete_record = Some(true);
-        // What can share a flush is in one entry already; to wait for more would only take longer.
-        config.wal.flush_batch_wait = Some(Duration::ZERO);
-        let config = Arc::new(config);
-        let begun = Instant::now();
-        loop {
-            match RaftLog::open(config.clone()) {
-                Ok(log) => return Ok(Self { files: Arc::new(Mutex::new(log)), flushed }),
-                // The directory is this process's, so it is a node that has stopped a moment ago.
-                Err(error)
-                    if error.kind() == io::ErrorKind::WouldBlock
-                        && begun.elapsed() < Duration::from_secs(10) =>
-                {
-                    thread::sleep(Duration::from_millis(5));
+        let last = Duration::ZERO;
+        let inner = Inner { journal, content, buffer: Vec::new(), flushed, last };
+        Ok(Self(Arc::new(Mutex::new(inner))))
+    }
+
+    /// Closes the files, when nobody else uses them any more; until then, the log is given back.
+    pub(crate) fn close(self) -> Result<(), Self> {
+        Arc::try_unwrap(self.0).map(drop).map_err(Self)
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&mut Inner) -> T) -> T {
+        work(&mut self.0.lock().expect("nobody panics while using the log"))
+    }
+}
+
+fn decode(bytes: &[u8]) -> io::Result<Change<Vec<EntryOf<Types>>>> {
+    postcard::from_bytes(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+impl Inner {
+    /// Writes a change down, and makes it.
+    fn change(&mut self, mut change: Change<Vec<EntryOf<Types>>>) -> io::Result<()> {
+        let begun = metrics::now();
+        self.encode(&change)?;
+        if self.journal.make_room(self.buffer.len() - HEAD)? {
+            change.vote = change.vote.or(self.content.vote);
+            change.purged = change.purged.or(self.content.purged);
+            self.encode(&change)?;
+        }
+        let place = self.journal.append(&mut self.buffer)?;
+        self.content.apply(place, change);
+        self.last = begun.elapsed();
+        self.flushed.observe(self.last.as_secs_f64());
+        Ok(())
+    }
+
+    fn encode(&mut self, change: &Change<Vec<EntryOf<Types>>>) -> io::Result<()> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
+        buffer.resize(HEAD, 0);
+        self.buffer = postcard::to_extend(change, buffer).map_err(io::Error::other)?;
+        Ok(())
+    }
+
+    /// The entries from one up to another that there are.
+    fn read(&self, from: u64, to: u64) -> io::Result<Vec<EntryOf<Types>>> {
+        let Content { entries, recent, .. } = &self.content;
+        let Some(first) = entries.front().map(|first| first.id.index) else {
+            return Ok(Vec::new());
+        };
+        let place = |index: u64| (index.saturating_sub(first) as usize).min(entries.len());
+        let old = entries.len() - recent.len();
+        let read = |nth: usize| match nth.checked_sub(old) {
+            Some(nth) => Ok(recent[nth].clone()),
+            None => {
+                let Written { place, nth, .. } = entries[nth];
+                let change = decode(&self.journal.read(place)?)?;
+                let entry = change.entries.into_iter().nth(nth as usize);
+                entry.ok_or_else(|| io::Error::other("an entry has gone"))
+            }
+        };
+        (place(from)..place(to)).map(read).collect()
+    }
+}
+
+impl Content {
+    fn apply(&mut self, place: Place, change: Change<Vec<EntryOf<Types>>>) {
+        let Change { vote, purged, void_from, entries } = change;
+        self.vote = vote.or(self.vote);
+        if let Some(purged) = purged {
+            self.purge(purged);
+        }
+        if let Some(from) = void_from {
+            while self.entries.back().is_some_and(|last| last.id.index >= from) {
+                self.entries.pop_back();
+                if let Some(entry) = self.recent.pop_back() {
+                    self.weight -= weight(&entry);
                 }
-                Err(error) => return Err(error),
             }
         }
-    }
-
-    /// Closes the files, when nobody else uses them any more and all is written; until then, the log
-    /// is given back.
-    pub(crate) fn close(self) -> Result<io::Result<()>, Self> {
-        let Self { files, flushed } = self;
-        let log = Arc::try_unwrap(files).map_err(|files| Self { files, flushed })?;
-        let log = log.into_inner().expect("nobody panics while using the log");
-        Ok(log.wait_worker_idle())
-    }
-
-    fn with<T>(&self, work: impl FnOnce(&mut RaftLog<Format>) -> io::Result<T>) -> io::Result<T> {
-        work(&mut self.files.lock().expect("nobody panics while using the log"))
-    }
-
-    /// Does something, and waits until it is on disk.
-    async fn durably(
-        &self,
-        work: impl FnOnce(&mut RaftLog<Format>) -> io::Result<()>,
-    ) -> io::Result<()> {
-        let (tell, told) = oneshot::channel();
-        self.with(|log| {
-            work(log)?;
-            log.flush(true, Some(Flushed::Wait(tell)))
-        })?;
-        told.await.map_err(|_| io::Error::other("the log's writer has gone"))?
-    }
-}
-
-/// What the files contain.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Format;
-
-impl raft_log::Types for Format {
-    type LogId = Coded<LogIdOf<Types>>;
-    type LogPayload = Coded<EntryOf<Types>>;
-    type Vote = Coded<VoteOf<Types>>;
-    type Callback = Flushed;
-    type UserData = Coded<()>;
-
-    fn log_index(id: &Self::LogId) -> u64 {
-        id.0.index
-    }
-
-    fn payload_size(_: &Self::LogPayload) -> u64 {
-        // An estimate for the cache.
-        256
-    }
-}
-
-/// Something as it is written: its length, the length's complement, the bytes of postcard. The log adds
-/// checksums.
-///
-/// The log takes a record that goes beyond the end of the file for one that was being written when the
-/// power failed, and cuts it off. A length that is damaged must not look like that, hence the complement.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Coded<T>(T);
-
-impl<T: Serialize> Encode for Coded<T> {
-    fn encode<W: Write>(&self, mut writer: W) -> io::Result<usize> {
-        let bytes = postcard::to_allocvec(&self.0).map_err(io::Error::other)?;
-        let length = u32::try_from(bytes.len()).map_err(io::Error::other)?;
-        writer.write_all(&length.to_be_bytes())?;
-        writer.write_all(&(!length).to_be_bytes())?;
-        writer.write_all(&bytes)?;
-        Ok(8 + bytes.len())
-    }
-}
-
-impl<T: DeserializeOwned> Decode for Coded<T> {
-    fn decode<R: Read>(mut reader: R) -> io::Result<Self> {
-        let mut word = [0; 4];
-        reader.read_exact(&mut word)?;
-        let length = u32::from_be_bytes(word);
-        reader.read_exact(&mut word)?;
-        if u32::from_be_bytes(word) != !length {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a length is damaged"));
+        for (nth, entry) in (0..).zip(entries) {
+            self.entries.push_back(Written { id: entry.log_id, place, nth });
+            self.weight += weight(&entry);
+            self.recent.push_back(entry);
         }
-        // Grows as bytes come, so that a damaged length takes no memory.
-        let mut bytes = Vec::new();
-        let read = reader.take(u64::from(length)).read_to_end(&mut bytes)?;
-        if read < length as usize {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+        while self.weight > RECENT && self.recent.len() > 1 {
+            self.forget_oldest();
         }
-        let damaged = |error| io::Error::new(io::ErrorKind::InvalidData, error);
-        postcard::from_bytes(&bytes).map(Self).map_err(damaged)
     }
-}
 
-/// Whom to tell that something is on disk.
-enum Flushed {
-    /// The log's owner; since when, and where the time that it took is noted.
-    Raft(IOFlushed<Types>, Instant, Histogram),
-    Wait(oneshot::Sender<io::Result<()>>),
-}
-
-impl raft_log::chunked_wal::Callback for Flushed {
-    fn send(self, done: io::Result<()>) {
-        match self {
-            Self::Raft(callback, since, flushed) => {
-                callback.io_completed(done);
-                flushed.observe(since.elapsed().as_secs_f64());
+    fn purge(&mut self, upto: LogIdOf<Types>) {
+        self.purged = self.purged.max(Some(upto));
+        while self.entries.front().is_some_and(|first| first.id.index <= upto.index) {
+            if self.recent.len() == self.entries.len() {
+                self.forget_oldest();
             }
-            // Who has stopped waiting need not be told.
-            Self::Wait(waits) => drop(waits.send(done)),
+            self.entries.pop_front();
         }
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some(oldest) = self.recent.pop_front() {
+            self.weight -= weight(&oldest);
+        }
+    }
+}
+
+fn weight(entry: &EntryOf<Types>) -> usize {
+    match &entry.payload {
+        EntryPayload::Normal(batch) => 1 + batch.commands.len(),
+        EntryPayload::Blank | EntryPayload::Membership(_) => 1,
     }
 }
 
@@ -182,11 +225,11 @@ impl RaftLogReader<Types> for Log {
             Bound::Excluded(&to) => to,
             Bound::Unbounded => u64::MAX,
         };
-        self.with(|log| log.read(from, to).map(|entry| Ok(entry?.1.0)).collect())
+        self.with(|log| log.read(from, to))
     }
 
     async fn read_vote(&mut self) -> io::Result<Option<VoteOf<Types>>> {
-        self.with(|log| Ok(log.log_state().vote().map(|vote| vote.0)))
+        self.with(|log| Ok(log.content.vote))
     }
 }
 
@@ -195,10 +238,9 @@ impl RaftLogStorage<Types> for Log {
 
     async fn get_log_state(&mut self) -> io::Result<LogState<Types>> {
         self.with(|log| {
-            let state = log.log_state();
-            let purged = state.purged().map(|id| id.0);
-            let last = state.last().map(|id| id.0);
-            Ok(LogState { last_log_id: last.max(purged), last_purged_log_id: purged })
+            let Content { purged, entries, .. } = &log.content;
+            let last = entries.back().map(|last| last.id);
+            Ok(LogState { last_log_id: last.or(*purged), last_purged_log_id: *purged })
         })
     }
 
@@ -207,21 +249,7 @@ impl RaftLogStorage<Types> for Log {
     }
 
     async fn save_vote(&mut self, vote: &VoteOf<Types>) -> io::Result<()> {
-        let vote = Coded(*vote);
-        self.durably(|log| log.save_vote(vote).map(drop)).await
-    }
-
-    async fn save_committed(&mut self, committed: Option<LogIdOf<Types>>) -> io::Result<()> {
-        let Some(committed) = committed else { return Ok(()) };
-        self.with(|log| {
-            log.commit(Coded(committed))?;
-            // It is known anew after a restart; it only has to be found sooner.
-            log.flush(false, None)
-        })
-    }
-
-    async fn read_committed(&mut self) -> io::Result<Option<LogIdOf<Types>>> {
-        self.with(|log| Ok(log.log_state().committed().map(|id| id.0)))
+        self.with(|log| log.change(Change { vote: Some(*vote), ..Change::default() }))
     }
 
     async fn append<I>(&mut self, entries: I, callback: IOFlushed<Types>) -> io::Result<()>
@@ -229,20 +257,32 @@ impl RaftLogStorage<Types> for Log {
         I: IntoIterator<Item = EntryOf<Types>> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let entries = entries.into_iter().map(|entry| (Coded(entry.log_id()), Coded(entry)));
-        let flushed = Flushed::Raft(callback, metrics::now(), self.flushed.clone());
-        self.with(|log| {
-            log.append(entries)?;
-            log.flush(true, Some(flushed))
-        })
+        let entries = entries.into_iter().collect();
+        let change = Change { entries, ..Change::default() };
+        if self.with(|log| log.last < QUICK) {
+            self.with(|log| log.change(change))?;
+        } else {
+            let log = self.clone();
+            let changed = tokio::task::spawn_blocking(move || log.with(|log| log.change(change)));
+            changed.await.map_err(io::Error::other)??;
+        }
+        callback.io_completed(Ok(()));
+        Ok(())
     }
 
     async fn truncate_after(&mut self, last: Option<LogIdOf<Types>>) -> io::Result<()> {
-        let from = last.map_or(0, |last| last.index + 1);
-        self.durably(|log| log.truncate(from).map(drop)).await
+        let void_from = Some(last.map_or(0, |last| last.index + 1));
+        self.with(|log| log.change(Change { void_from, ..Change::default() }))
     }
 
     async fn purge(&mut self, upto: LogIdOf<Types>) -> io::Result<()> {
-        self.durably(|log| log.purge(Coded(upto)).map(drop)).await
+        self.with(|log| {
+            log.change(Change { purged: Some(upto), ..Change::default() })?;
+            // All files that have nothing but what is void, purged, or said again by the next.
+            match log.content.entries.front() {
+                Some(first) => log.journal.remove_before(first.place.file),
+                None => log.journal.remove_before(u64::MAX),
+            }
+        })
     }
 }

@@ -281,7 +281,7 @@ impl Node {
         // Its tasks let go of the files one after the other.
         loop {
             match log.close() {
-                Ok(closed) => return closed.map_err(stopped),
+                Ok(()) => return Ok(()),
                 Err(used) => log = used,
             }
             tokio::time::sleep(Duration::from_millis(1)).await;

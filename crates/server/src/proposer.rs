@@ -6,15 +6,18 @@ use std::time::{Duration, Instant};
 
 use conclave_machine::Command;
 use openraft::Raft;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 
 use crate::clock::Clock;
 use crate::hub::{Target, refuse};
 use crate::state::State;
 use crate::{Batch, Types, metrics};
 
-/// How many entries may be on their way at once: one is being flushed while the next is gathered.
-const PIPELINE: usize = 2;
+/// How often all other tasks have their turn before commands are written, when there are many: whatever has
+/// reached the machine passes through as many tasks on its way here, and can be written, too.
+const TURNS: u32 = 3;
+/// How many are not many.
+const FEW: usize = 4;
 /// How many commands an entry may have.
 const LARGEST: usize = 1024;
 
@@ -94,31 +97,29 @@ async fn propose(
     clock: Arc<Clock>,
     mut proposals: mpsc::UnboundedReceiver<Proposal>,
 ) {
-    let pipeline = Arc::new(Semaphore::new(PIPELINE));
     let mut gathered = Vec::new();
+    // Whether the last entry had many commands.
+    let mut many = false;
     // Others write to the same log; none of theirs is to be taken for one of ours.
     let mut number: u64 = crate::chance();
-    loop {
-        number = number.wrapping_add(1);
-        if !gather(&mut proposals, &mut gathered).await {
-            return;
+    while gather(&mut proposals, &mut gathered).await {
+        if many {
+            for _ in 0..TURNS {
+                tokio::task::yield_now().await;
+            }
         }
-        let place = pipeline.clone().acquire_owned().await.expect("it is never closed");
         while gathered.len() < LARGEST {
             let Ok(more) = proposals.try_recv() else { break };
             gathered.push(more);
         }
+        number = number.wrapping_add(1);
+        many = gathered.len() > FEW;
         let parts = |proposal: Proposal| (proposal.command, (proposal.target, proposal.received));
         let (commands, targets) = gathered.drain(..).map(parts).unzip();
         state.with_hub(|hub| hub.expect(number, targets));
         let batch = Batch { number, at: clock.now(), commands };
-        let (raft, state) = (raft.clone(), state.clone());
-        tokio::spawn(async move {
-            if let Err(error) = raft.client_write(batch).await {
-                state
-                    .with_hub(|hub| hub.give_up(number, &format!("the node has stopped: {error}")));
-            }
-            drop(place);
-        });
+        if let Err(error) = raft.client_write(batch).await {
+            state.with_hub(|hub| hub.give_up(number, &format!("the node has stopped: {error}")));
+        }
     }
 }

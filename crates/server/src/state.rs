@@ -127,6 +127,8 @@ impl Inner {
             if let Some(meter) = meter {
                 meter.carried(asked, received, &answer, &events);
             }
+            // Who has waited for a lock is in more of a hurry than who has given it back.
+            hub.announce_answers(&mut events, machine);
             if let Some(target) = target {
                 hub.answer(target, asked, answer, machine);
             }
@@ -176,7 +178,7 @@ impl RaftStateMachine<Types> for State {
                 last_log_id: inner.applied,
                 last_membership: inner.membership.clone(),
             },
-            snapshot: inner.machine.snapshot(),
+            snapshot: Arc::new(inner.machine.snapshot()),
             file: self.file.clone(),
         }
     }
@@ -206,7 +208,7 @@ impl RaftStateMachine<Types> for State {
 /// Writes down a machine as it was when this was made, while that goes on.
 pub(crate) struct Builder {
     meta: SnapshotMetaOf<Types>,
-    snapshot: Snapshot,
+    snapshot: Arc<Snapshot>,
     file: Arc<PathBuf>,
 }
 
@@ -214,10 +216,12 @@ impl RaftSnapshotBuilder<Types> for Builder {
     type SnapshotData = Vec<u8>;
 
     async fn build_snapshot(&mut self) -> io::Result<SnapshotOf<Types, Vec<u8>>> {
-        let machine = postcard::to_allocvec(&self.snapshot).map_err(damaged)?;
-        let saved = Saved { meta: self.meta.clone(), machine };
-        let file = self.file.clone();
-        let written = tokio::task::spawn_blocking(move || write(&file, &saved).map(|()| saved));
+        let (meta, snapshot, file) = (self.meta.clone(), self.snapshot.clone(), self.file.clone());
+        let written = tokio::task::spawn_blocking(move || {
+            let machine = postcard::to_allocvec(&*snapshot).map_err(damaged)?;
+            let saved = Saved { meta, machine };
+            write(&file, &saved).map(|()| saved)
+        });
         let Saved { meta, machine } = written.await.map_err(io::Error::other)??;
         Ok(SnapshotOf::<Types, Vec<u8>> { meta, snapshot: machine })
     }

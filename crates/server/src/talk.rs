@@ -1,6 +1,7 @@
 //! A client's stream: its questions come in the order in which it asked them, and go on their way at
 //! once; answers go back as they come.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use conclave_api::{codes, v1};
@@ -28,10 +29,12 @@ impl Talk {
     /// Takes questions until the client goes away, or has to.
     pub(crate) async fn listen(self, mut asked: Streaming<Ask>) {
         let open = Arc::new(Semaphore::new(self.service.bounds.in_flight));
+        let end = self.to.end.clone();
+        let mut cut = pin!(end.cut.cancelled());
         loop {
             let ask = tokio::select! {
                 biased;
-                () = self.to.end.cut.cancelled() => break,
+                () = &mut cut => break,
                 ask = asked.message() => ask,
             };
             // A stream that breaks off is as good as one that ends: the sessions are left as they are.

@@ -72,9 +72,10 @@ async fn what_was_half_written_at_the_end_of_the_log_is_cut_off() {
     node.stop().await.expect("it stops");
 
     let newest = log_files(directory.path()).pop().expect("there is a log");
-    let mut file = fs::OpenOptions::new().append(true).open(newest).expect("it can be written");
-    file.write_all(&[0, 0, 0, 1, 0, 0]).expect("it is written");
-    drop(file);
+    let mut bytes = fs::read(&newest).expect("it can be read");
+    let end = used(&bytes).next_multiple_of(8);
+    bytes[end..end + 6].copy_from_slice(&[0, 0, 0, 1, 7, 7]);
+    fs::write(newest, bytes).expect("it can be written");
 
     let node = Node::open(options(directory.path())).await.expect("a node");
     assert_eq!(token_of(&node, "a"), Some(token));
@@ -90,10 +91,10 @@ async fn damage_in_the_middle_of_the_log_is_not_passed_over() {
     }
     node.stop().await.expect("it stops");
 
-    let file = log_files(directory.path()).into_iter().max_by_key(|file| size(file));
-    let file = file.expect("there is a log");
+    let file = log_files(directory.path()).pop().expect("there is a log");
     let good = fs::read(&file).expect("it can be read");
-    for at in (0..good.len() * 9 / 10).step_by(good.len() / 97) {
+    let used = used(&good);
+    for at in (0..used * 9 / 10).step_by(used / 97) {
         for bit in [0x01, 0x40, 0x80] {
             let mut bytes = good.clone();
             bytes[at] ^= bit;
@@ -102,7 +103,6 @@ async fn damage_in_the_middle_of_the_log_is_not_passed_over() {
                 panic!("damage of {bit} at {at} of {} was not noticed", good.len())
             };
             assert!(matches!(error, NodeError::Log { .. }), "{error}");
-            assert!(!error.to_string().contains("locked"), "{error}");
             assert!(error.to_string().contains("restore the directory from a copy"), "{error}");
         }
     }
@@ -130,8 +130,9 @@ async fn a_session_that_is_not_kept_alive_ends_though_nobody_asks_for_anything()
     }
 }
 
-fn size(file: &Path) -> u64 {
-    fs::metadata(file).map_or(0, |metadata| metadata.len())
+/// How much of a file of the log is used; after that there are zeros.
+fn used(bytes: &[u8]) -> usize {
+    bytes.iter().rposition(|&byte| byte != 0).expect("something is written") + 1
 }
 
 fn log_files(directory: &Path) -> Vec<PathBuf> {

@@ -13,7 +13,7 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use crate::service::{Signals, Trouble};
+use crate::service::{Signals, Trouble, one_thread};
 use crate::terminal::{BOLD, DIM, paint};
 use crate::{Done, Failure, Terminal};
 
@@ -87,8 +87,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 
 /// Runs a node until somebody says to stop.
 pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<Done, Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Trouble::Stopped(format!("cannot begin: {error}")))?;
+    let runtime = one_thread()?;
     let done = runtime.block_on(serve(args, terminal, out));
     // Whoever is still connected is not waited for.
     runtime.shutdown_timeout(Duration::from_millis(100));

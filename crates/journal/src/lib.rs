@@ -1,0 +1,442 @@
+//! Journal in files, one after the other, each on disk before the next is written. So a frame that is
+//! damaged although a later one is whole was whole once, and that is an error; one that is damaged and the
+//! last was being written when the power failed, was never acknowledged, and is cut off.
+//!
+//! ```text
+//! file    "conclog1", its number (8 bytes), its salt (4), crc32 of these (4), frames, zeros
+//! frame   length of the content (4 bytes), crc32 of the salt and of all else (4), number (8), content,
+//!         zeros up to a multiple of 8
+//! ```
+//!
+//! Numbers are big-endian; frames are counted through all files. A file is filled with zeros before it is
+//! used: to flush what was overwritten is faster than to flush what made a file longer, when its length
+//! has to be written, too. The salt differs from file to file, so that nothing a client sends can look like a frame.
+
+use std::collections::VecDeque;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
+
+/// How a file begins.
+const MAGIC: &[u8; 8] = b"conclog1";
+/// How long what a file begins with is.
+const HEADER: usize = 24;
+/// How long what a frame begins with is.
+pub const HEAD: usize = 16;
+
+/// The frames in a directory.
+pub struct Journal {
+    directory: PathBuf,
+    /// How long a file is meant to be; only a frame longer than that makes one longer.
+    full: usize,
+    /// The oldest first; the last is being written.
+    files: VecDeque<Numbered>,
+    /// Where in the last file the next frame goes, and its number.
+    end: usize,
+    next: u64,
+    /// The file after the last, while it is being made.
+    coming: Option<JoinHandle<io::Result<Numbered>>>,
+    /// Something could not be written, and nobody knows how much of it is on disk.
+    failed: bool,
+}
+
+/// One of the files.
+struct Numbered {
+    number: u64,
+    salt: [u8; 4],
+    file: File,
+}
+
+/// Where a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The number of its file.
+    pub file: u64,
+    /// Where its content begins, and how long that is.
+    at: usize,
+    length: usize,
+}
+
+impl Journal {
+    /// Opens the files in a directory, each of which is to be so long, and shows what is in each frame.
+    pub fn open(
+        directory: &Path,
+        full: usize,
+        mut show: impl FnMut(Place, &[u8]) -> io::Result<()>,
+    ) -> io::Result<Self> {
+        let (mut files, mut end, mut next) = (VecDeque::new(), HEADER, None);
+        let mut torn = false;
+        for number in numbers(directory)? {
+            let missing = || damaged(format!("something before {} is missing", name(number)));
+            let path = directory.join(name(number));
+            let bytes = fs::read(&path)?;
+            let file = File::options().write(true).read(true).open(&path)?;
+            let file = Numbered { number, salt: salt_of(&bytes, number)?, file };
+            end = HEADER;
+            while let Some((sequence, content)) = frame(&bytes, end, file.salt) {
+                if torn || next.is_some_and(|next| next != sequence) {
+                    return Err(missing());
+                }
+                let length = content.len();
+                show(Place { file: number, at: end + HEAD, length }, content)?;
+                (end, next) = (end + room_for(length), Some(sequence + 1));
+            }
+            if bytes[end..].iter().any(|&byte| byte != 0) {
+                // To look at the number first saves time: few things look like the next frames' numbers.
+                let whole = |at| {
+                    let number = bytes.get(at + 8..).and_then(|rest| rest.first_chunk());
+                    let after = number.map(|&number| u64::from_be_bytes(number))?;
+                    let after = after.checked_sub(next.unwrap_or_default())?;
+                    (after < 1 << 32).then(|| frame(&bytes, at, file.salt))?
+                };
+                if (end..bytes.len()).step_by(8).any(|at| whole(at).is_some()) {
+                    return Err(damaged(format!("{} is damaged at byte {end}", name(number))));
+                }
+                file.file.write_all_at(&vec![0; bytes.len() - end], end as u64)?;
+                file.file.sync_data()?;
+                torn = true;
+            }
+            files.push_back(file);
+        }
+        if files.is_empty() {
+            files.push_back(make(directory, 1, full)?);
+        }
+        let directory = directory.to_owned();
+        let next = next.unwrap_or_default();
+        Ok(Self { directory, full, files, end, next, coming: None, failed: false })
+    }
+
+    /// Makes room for a frame, and says whether it will be the first of a file.
+    pub fn make_room(&mut self, length: usize) -> io::Result<bool> {
+        if self.end > HEADER && self.end + room_for(length) > self.full {
+            let coming = self.coming.take().map(|coming| coming.join().expect("it returns errors"));
+            let file = match coming {
+                Some(Ok(file)) => file,
+                // There may be room again by now.
+                _ => make(&self.directory, self.last().number + 1, self.full)?,
+            };
+            self.files.push_back(file);
+            self.end = HEADER;
+        }
+        Ok(self.end == HEADER)
+    }
+
+    /// Writes a frame, and returns when it is on disk. What it begins with is put into the first
+    /// [`HEAD`] bytes; the rest is its content.
+    pub fn append(&mut self, frame: &mut Vec<u8>) -> io::Result<Place> {
+        if self.failed {
+            return Err(io::Error::other("the log could not be written before"));
+        }
+        // If it fails, half of it may be on disk.
+        self.failed = true;
+        let length = frame.len() - HEAD;
+        let (file, at) = (self.last(), self.end);
+        let short = u32::try_from(length).map_err(io::Error::other)?;
+        frame[..4].copy_from_slice(&short.to_be_bytes());
+        frame[8..HEAD].copy_from_slice(&self.next.to_be_bytes());
+        frame.resize(room_for(length), 0);
+        let sum = sum(file.salt, &frame[..4], &frame[8..]);
+        frame[4..8].copy_from_slice(&sum);
+        file.file.write_all_at(frame, at as u64)?;
+        file.file.sync_data()?;
+        let place = Place { file: file.number, at: at + HEAD, length };
+        self.failed = false;
+        self.next += 1;
+        self.end += frame.len();
+        if self.end > self.full / 2 && self.coming.is_none() {
+            let (directory, number, full) = (self.directory.clone(), place.file + 1, self.full);
+            self.coming = Some(thread::spawn(move || make(&directory, number, full)));
+        }
+        Ok(place)
+    }
+
+    /// What is in a frame.
+    pub fn read(&self, place: Place) -> io::Result<Vec<u8>> {
+        let first = self.files[0].number;
+        let file = &self.files[(place.file - first) as usize];
+        let mut content = vec![0; place.length];
+        file.file.read_exact_at(&mut content, place.at as u64)?;
+        Ok(content)
+    }
+
+    /// Removes the files before this one.
+    pub fn remove_before(&mut self, number: u64) -> io::Result<()> {
+        while self.files.len() > 1 && self.files[0].number < number {
+            // The oldest first: what is left has no gap, whenever this is interrupted.
+            fs::remove_file(self.directory.join(name(self.files[0].number)))?;
+            self.files.pop_front();
+        }
+        Ok(())
+    }
+
+    fn last(&self) -> &Numbered {
+        self.files.back().expect("there is always one")
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        // Whoever opens the directory next finds it at rest.
+        drop(self.coming.take().map(JoinHandle::join));
+    }
+}
+
+fn name(number: u64) -> String {
+    format!("{number:016}.log")
+}
+
+/// The numbers of the files in a directory, in order.
+fn numbers(directory: &Path) -> io::Result<Vec<u64>> {
+    let mut numbers = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let stem = path.file_stem().and_then(|stem| stem.to_str());
+        let number = stem.and_then(|stem| stem.parse::<u64>().ok());
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        match (number, extension) {
+            (Some(number), Some("log")) => numbers.push(number),
+            // It was being made.
+            (Some(_), Some("new")) => fs::remove_file(path)?,
+            _ => return Err(damaged(format!("{} is none of its files", path.display()))),
+        }
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// Makes a file that is full of zeros, as far as there is room.
+fn make(directory: &Path, number: u64, full: usize) -> io::Result<Numbered> {
+    let path = directory.join(name(number));
+    let fresh = path.with_extension("new");
+    let mut file =
+        File::options().read(true).write(true).create(true).truncate(true).open(&fresh)?;
+    let salt = getrandom::u32().map_err(io::Error::other)?.to_be_bytes();
+    let mut header = [MAGIC.as_slice(), &number.to_be_bytes(), &salt].concat();
+    header.extend(crc32fast::hash(&header).to_be_bytes());
+    file.write_all(&header)?;
+    match file.write_all(&vec![0; full.saturating_sub(HEADER)]) {
+        // It gets longer as it is written, if there is room then.
+        Err(error) if error.kind() != io::ErrorKind::StorageFull => return Err(error),
+        _ => {}
+    }
+    file.sync_all()?;
+    fs::rename(&fresh, &path)?;
+    File::open(directory)?.sync_all()?;
+    Ok(Numbered { number, salt, file })
+}
+
+/// The salt of a file, if it begins as it should.
+fn salt_of(bytes: &[u8], number: u64) -> io::Result<[u8; 4]> {
+    let header = bytes.get(..HEADER).and_then(|header| {
+        let (header, sum) = header.split_last_chunk()?;
+        let whole = header.starts_with(MAGIC) && crc32fast::hash(header).to_be_bytes() == *sum;
+        whole.then_some(header)
+    });
+    let numbered = header.and_then(|header| header[8..].split_first_chunk());
+    match numbered {
+        Some((found, salt)) if u64::from_be_bytes(*found) == number => {
+            Ok(salt.try_into().expect("four bytes"))
+        }
+        _ => Err(damaged(format!("{} does not begin as it should", name(number)))),
+    }
+}
+
+/// The number and the content of the frame that begins there, if there is one and it is whole.
+fn frame(bytes: &[u8], at: usize, salt: [u8; 4]) -> Option<(u64, &[u8])> {
+    let rest = bytes.get(at..)?;
+    let length = u32::from_be_bytes(*rest.first_chunk()?) as usize;
+    let frame = rest.get(..room_for(length))?;
+    let (number, content) = frame[8..].split_first_chunk()?;
+    let whole = length > 0 && frame[4..8] == sum(salt, &frame[..4], &frame[8..]);
+    whole.then_some((u64::from_be_bytes(*number), &content[..length]))
+}
+
+fn sum(salt: [u8; 4], length: &[u8], rest: &[u8]) -> [u8; 4] {
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(&salt);
+    sum.update(length);
+    sum.update(rest);
+    sum.finalize().to_be_bytes()
+}
+
+/// How many bytes a frame takes.
+fn room_for(length: usize) -> usize {
+    (HEAD + length).next_multiple_of(8)
+}
+
+fn damaged(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// So many bytes a file, which is a few frames.
+    const SHORT: usize = 256;
+
+    fn open(directory: &Path) -> io::Result<(Journal, Vec<Vec<u8>>)> {
+        let mut seen = Vec::new();
+        let journal = Journal::open(directory, SHORT, |_, content| {
+            seen.push(content.to_vec());
+            Ok(())
+        })?;
+        Ok((journal, seen))
+    }
+
+    fn append(journal: &mut Journal, content: &[u8]) -> Place {
+        journal.make_room(content.len()).expect("there is room");
+        let mut frame = [&[0; HEAD], content].concat();
+        journal.append(&mut frame).expect("it can be written")
+    }
+
+    /// So many frames, none like the other.
+    fn written(directory: &Path, count: u8) -> Vec<Vec<u8>> {
+        let (mut journal, _) = open(directory).expect("a log");
+        let contents =
+            (1..=count).map(|i| vec![i; usize::from(i) * 7 % 60 + 1]).collect::<Vec<_>>();
+        for content in &contents {
+            append(&mut journal, content);
+        }
+        contents
+    }
+
+    fn files(directory: &Path) -> Vec<PathBuf> {
+        let numbers = numbers(directory).expect("it can be read");
+        numbers.into_iter().map(|number| directory.join(name(number))).collect()
+    }
+
+    /// Where the frames of a file begin, and where they end.
+    fn bounds(bytes: &[u8]) -> Vec<usize> {
+        let salt = bytes[16..20].try_into().expect("four bytes");
+        let mut bounds = vec![HEADER];
+        let mut at = HEADER;
+        while let Some((_, content)) = frame(bytes, at, salt) {
+            at += room_for(content.len());
+            bounds.push(at);
+        }
+        bounds
+    }
+
+    #[test]
+    fn what_was_written_is_there() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let expected = written(directory.path(), 40);
+        assert!(files(directory.path()).len() > 5, "there are several files");
+        let (mut journal, seen) = open(directory.path()).expect("a log");
+        assert_eq!(seen, expected);
+        let long = vec![9; 3 * SHORT];
+        let place = append(&mut journal, &long);
+        assert_eq!(journal.read(place).expect("it is there"), long);
+        append(&mut journal, b"after");
+        drop(journal);
+        let (journal, seen) = open(directory.path()).expect("a log");
+        assert_eq!(seen[40..], [long, b"after".to_vec()]);
+        assert_eq!(journal.next, 42);
+    }
+
+    #[test]
+    fn what_was_half_written_is_cut_off_wherever_it_ends() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let expected = written(directory.path(), 9);
+        let all = files(directory.path());
+        let is_used = |file: &&PathBuf| bounds(&fs::read(file).expect("it is there")).len() > 1;
+        let file = all.iter().rfind(is_used).expect("there are frames");
+        let good = fs::read(file).expect("it is there");
+        let bounds = bounds(&good);
+        let (begin, end) = (bounds[bounds.len() - 2], bounds[bounds.len() - 1]);
+        // The last byte that is not padding.
+        let end = begin + good[begin..end].iter().rposition(|&byte| byte != 0).expect("a frame");
+        for kept in begin..end {
+            let mut torn = good.clone();
+            torn[kept..=end].fill(0);
+            fs::write(file, &torn).expect("it can be written");
+            let (mut journal, seen) = open(directory.path()).expect("a log");
+            assert_eq!(seen, expected[..8], "after {} bytes", kept - begin);
+            append(&mut journal, b"another");
+            drop(journal);
+            let (_, seen) = open(directory.path()).expect("a log");
+            assert_eq!(seen.last().expect("there are some"), b"another");
+            // What was written after that may be in the next file.
+            files(directory.path()).iter().rev().take_while(|&other| other != file).for_each(
+                |after| {
+                    let mut empty = fs::read(after).expect("it is there");
+                    empty[HEADER..].fill(0);
+                    fs::write(after, empty).expect("it can be written");
+                },
+            );
+        }
+    }
+
+    #[test]
+    fn damage_before_the_last_frame_is_not_passed_over() {
+        let directory = tempfile::tempdir().expect("a directory");
+        written(directory.path(), 20);
+        let all = files(directory.path());
+        let used: Vec<&PathBuf> =
+            all.iter().filter(|file| bounds(&fs::read(file).expect("there")).len() > 1).collect();
+        for file in &used {
+            let good = fs::read(file).expect("it is there");
+            let bounds = bounds(&good);
+            let last = used.last() == Some(file);
+            let end = bounds[bounds.len() - if last { 2 } else { 1 }];
+            for at in 0..end {
+                let mut bad = good.clone();
+                bad[at] ^= 0x10;
+                fs::write(file, bad).expect("it can be written");
+                assert!(open(directory.path()).is_err(), "byte {at} of {}", file.display());
+            }
+            fs::write(file, good).expect("it can be written");
+        }
+        open(directory.path()).expect("all is well again");
+    }
+
+    #[test]
+    fn a_missing_file_is_missed_and_a_strange_one_is_strange() {
+        let directory = tempfile::tempdir().expect("a directory");
+        written(directory.path(), 20);
+        let all = files(directory.path());
+        let second = fs::read(&all[1]).expect("it is there");
+        fs::remove_file(&all[1]).expect("it is there");
+        assert!(open(directory.path()).is_err());
+        fs::write(&all[1], &second).expect("it can be written");
+        open(directory.path()).expect("all is well again");
+        // It says which it is.
+        fs::write(&all[2], &second).expect("it can be written");
+        assert!(open(directory.path()).is_err());
+        let directory = tempfile::tempdir().expect("a directory");
+        fs::write(directory.path().join("notes"), b"?").expect("it can be written");
+        assert!(open(directory.path()).is_err());
+    }
+
+    #[test]
+    fn a_file_that_was_being_made_is_made_anew() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let expected = written(directory.path(), 3);
+        let half = directory.path().join(name(7)).with_extension("new");
+        fs::write(&half, b"conc").expect("it can be written");
+        let (_, seen) = open(directory.path()).expect("a log");
+        assert_eq!(seen, expected);
+        assert!(!half.exists());
+    }
+
+    #[test]
+    fn old_files_are_removed_and_the_rest_is_whole() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let expected = written(directory.path(), 30);
+        let (mut journal, _) = open(directory.path()).expect("a log");
+        let last = append(&mut journal, b"last");
+        journal.remove_before(4).expect("they can be removed");
+        assert_eq!(numbers(directory.path()).expect("a log")[0], 4);
+        drop(journal);
+        let (mut journal, seen) = open(directory.path()).expect("a log");
+        let (end, before) = seen.split_last().expect("there are some");
+        assert_eq!(end, b"last");
+        assert!(!before.is_empty() && expected.ends_with(before));
+        assert_eq!(journal.read(last).expect("it is there"), b"last");
+        journal.remove_before(u64::MAX).expect("they can be removed");
+        assert_eq!(journal.files.len(), 1, "the one that is written stays");
+    }
+}

@@ -1,0 +1,154 @@
+//! The log does what those who use it expect: openraft's own tests of logs, and all kinds of changes with
+//! the log closed and opened in between.
+
+use std::collections::BTreeMap;
+
+use openraft::testing::log::{StoreBuilder, Suite};
+use openraft::type_config::TypeConfigExt;
+use openraft::vote::RaftLeaderId;
+use openraft::{EntryPayload, RaftTypeConfig, Vote};
+use tempfile::TempDir;
+
+use super::*;
+use crate::Batch;
+use crate::metrics::Metrics;
+use crate::state::State;
+
+/// So many bytes a file, which is a few entries.
+const SHORT: usize = 512;
+
+fn open(directory: &TempDir) -> Log {
+    let flushed = Metrics::new().flushed;
+    Log::open_with(&directory.path().join("log"), SHORT, flushed).expect("a log")
+}
+
+fn directory() -> TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    std::fs::create_dir(directory.path().join("log")).expect("it can be made");
+    directory
+}
+
+struct Stores;
+
+impl StoreBuilder<Types, Log, State, TempDir> for Stores {
+    async fn build(&self) -> Result<(TempDir, Log, State), openraft::StorageError<Types>> {
+        let directory = directory();
+        let state = State::open(directory.path(), conclave_machine::Config::default());
+        let log = open(&directory);
+        Ok((directory, log, state.expect("a state")))
+    }
+}
+
+#[tokio::test]
+async fn it_is_a_log_as_openraft_wants_it() {
+    Suite::test_all(Stores).await.expect("all holds");
+}
+
+fn entry(term: u64, index: u64, number: u64) -> EntryOf<Types> {
+    let leader = <Types as RaftTypeConfig>::LeaderId::new(term, 1);
+    let batch = Batch { number, at: conclave_machine::Time::default(), commands: Vec::new() };
+    let log_id = LogIdOf::<Types>::new(leader.to_committed(), index);
+    EntryOf::<Types> { log_id, payload: EntryPayload::Normal(batch) }
+}
+
+/// What a log is to say.
+#[derive(Default)]
+struct Model {
+    vote: Option<VoteOf<Types>>,
+    purged: Option<LogIdOf<Types>>,
+    entries: BTreeMap<u64, EntryOf<Types>>,
+}
+
+#[tokio::test]
+async fn it_says_the_same_after_it_was_opened_again() {
+    for seed in 0..12 {
+        let mut chance = fastrand::Rng::with_seed(seed);
+        let directory = directory();
+        let (mut log, mut model) = (open(&directory), Model::default());
+        for step in 0..200 {
+            let last = model.entries.last_key_value().map(|(&index, _)| index);
+            let first = model.purged.map_or(0, |purged| purged.index + 1);
+            let next = last.map_or(first, |last| last + 1);
+            match chance.u32(..10) {
+                0 => {
+                    let vote = Vote::new_committed(step, 1);
+                    log.save_vote(&vote).await.expect("it can be written");
+                    model.vote = Some(vote);
+                }
+                1 if next > first => {
+                    let from = chance.u64(first..next);
+                    let after = model.entries.get(&from.wrapping_sub(1)).map(|entry| entry.log_id);
+                    let after = after.or_else(|| model.purged.filter(|_| from == first));
+                    log.truncate_after(after).await.expect("it can be written");
+                    model.entries.split_off(&from);
+                }
+                2 if next > first => {
+                    let upto = model.entries[&chance.u64(first..next)].log_id;
+                    log.purge(upto).await.expect("it can be written");
+                    model.entries = model.entries.split_off(&(upto.index + 1));
+                    model.purged = Some(upto);
+                }
+                3 => {
+                    assert!(log.close().is_ok(), "nobody else uses it");
+                    log = open(&directory);
+                }
+                // As if the disk were slow.
+                4 => log.with(|log| log.last = QUICK),
+                _ => {
+                    let entries: Vec<_> = (next..next + chance.u64(1..4))
+                        .map(|index| entry(step, index, chance.u64(..)))
+                        .collect();
+                    let (told, done) = Types::oneshot();
+                    let flushed = IOFlushed::signal(told);
+                    log.append(entries.clone(), flushed).await.expect("it can be written");
+                    done.await.expect("it is told").expect("it is written");
+                    model
+                        .entries
+                        .extend(entries.into_iter().map(|entry| (entry.log_id.index, entry)));
+                }
+            }
+            let there = log.try_get_log_entries(..).await.expect("it can be read");
+            let expected: Vec<_> = model.entries.values().cloned().collect();
+            assert_eq!(there, expected, "seed {seed}, step {step}");
+            assert_eq!(log.read_vote().await.expect("it can be read"), model.vote);
+            let state = log.get_log_state().await.expect("it can be read");
+            assert_eq!(state.last_purged_log_id, model.purged);
+            let last = expected.last().map(|entry| entry.log_id).or(model.purged);
+            assert_eq!(state.last_log_id, last);
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_in_memory_any_more_is_read_from_the_files() {
+    let directory = directory();
+    let mut log = open(&directory);
+    for index in 0..50 {
+        let append = log.append([entry(1, index, index)], IOFlushed::noop());
+        append.await.expect("it can be written");
+    }
+    log.with(|log| (0..45).for_each(|_| log.content.forget_oldest()));
+    let there = log.try_get_log_entries(10..48).await.expect("it can be read");
+    let expected: Vec<_> = (10..48).map(|index| entry(1, index, index)).collect();
+    assert_eq!(there, expected);
+}
+
+#[tokio::test]
+async fn files_that_are_not_needed_any_more_go() {
+    let directory = directory();
+    let mut log = open(&directory);
+    log.save_vote(&Vote::new_committed(3, 1)).await.expect("it can be written");
+    for index in 0..100 {
+        let append = log.append([entry(1, index, index)], IOFlushed::noop());
+        append.await.expect("it can be written");
+    }
+    let files = || std::fs::read_dir(directory.path().join("log")).expect("it is there").count();
+    assert!(files() > 5);
+    log.purge(entry(1, 99, 0).log_id).await.expect("it can be written");
+    assert!(files() <= 2, "that which is written, and the next");
+    assert!(log.close().is_ok());
+    let mut log = open(&directory);
+    assert_eq!(log.read_vote().await.expect("it can be read"), Some(Vote::new_committed(3, 1)));
+    let state = log.get_log_state().await.expect("it can be read");
+    assert_eq!(state.last_log_id, Some(entry(1, 99, 0).log_id));
+}
