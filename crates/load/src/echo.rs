@@ -8,20 +8,23 @@ use conclave_api::v1::conclave_client::ConclaveClient;
 use conclave_api::v1::{Ask, Echo};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::transport::Channel;
 
-use crate::LoadError;
+use crate::{Arrangement, LoadError};
 
-/// How many echoes per second so many clients hear, each over a stream of its own and one at a time.
+/// How many echoes per second clients hear, each one at a time.
 pub(crate) async fn rate(
     address: SocketAddr,
-    clients: usize,
+    arrangement: Arrangement,
     span: Duration,
 ) -> Result<f64, LoadError> {
+    let Arrangement { clients, connections } = arrangement;
     let mut heard = JoinSet::new();
-    for _ in 0..clients {
-        heard.spawn(hear(address, span));
+    for connection in 0..connections {
+        // Those that are left over are on the first connections, as they are elsewhere.
+        let more = usize::from(connection < clients % connections);
+        heard.spawn(hear(address, clients / connections + more, span));
     }
     let mut sum = 0.0;
     while let Some(rate) = heard.join_next().await {
@@ -30,21 +33,29 @@ pub(crate) async fn rate(
     Ok(sum)
 }
 
+/// So many clients on one stream: each asks again as soon as it has heard its echo.
 #[expect(clippy::disallowed_methods, reason = "it measures")]
-async fn hear(address: SocketAddr, span: Duration) -> Result<f64, LoadError> {
+async fn hear(address: SocketAddr, clients: usize, span: Duration) -> Result<f64, LoadError> {
     let channel = Channel::from_shared(format!("http://{address}")).expect("it is an address");
     let channel = channel.tcp_nodelay(true).connect().await?;
-    let (asks, sent) = mpsc::channel(1);
-    let talk = ConclaveClient::new(channel).talk(ReceiverStream::new(sent)).await?;
+    let (asks, sent) = mpsc::unbounded_channel();
+    let ask = |id| {
+        let echo = What::Echo(Echo { body: vec![7; 32] });
+        let ask = Ask { id, what: Some(echo), ..Ask::default() };
+        asks.send(ask).map_err(|_| LoadError::Dead("the server".to_owned()))
+    };
+    let talk = ConclaveClient::new(channel).talk(UnboundedReceiverStream::new(sent)).await?;
     let mut tells = talk.into_inner();
     let begun = Instant::now();
+    for client in 0..clients {
+        ask(client as u64 + 1)?;
+    }
     let mut count = 0_u32;
     while begun.elapsed() < span {
-        let echo = What::Echo(Echo { body: vec![7; 32] });
-        let ask = Ask { id: 1, what: Some(echo), ..Ask::default() };
-        if asks.send(ask).await.is_err() || tells.message().await?.is_none() {
+        let Some(tell) = tells.message().await? else {
             return Err(LoadError::Dead("the server".to_owned()));
-        }
+        };
+        ask(tell.id)?;
         count += 1;
     }
     Ok(f64::from(count) / begun.elapsed().as_secs_f64())

@@ -19,18 +19,27 @@ use tonic::codegen::http::uri::PathAndQuery;
 use tonic::transport::Channel;
 use tonic_prost::ProstCodec;
 
-use crate::{LoadError, Options};
+use crate::{Arrangement, LoadError, Options};
 
-/// How many locks per second clients take and give back, each its own; nothing if etcd is not to be
-/// measured.
-pub(crate) async fn throughput(options: &Options) -> Result<Option<f64>, LoadError> {
-    let Some(program) = &options.etcd else { return Ok(None) };
-    let (mut etcd, endpoint) = start(program, &options.directory).await?;
-    let start = Arc::new(Barrier::new(options.clients));
+/// How many locks per second clients take and give back, each its own.
+pub(crate) async fn throughput(
+    program: &Path,
+    options: &Options,
+    arrangement: Arrangement,
+) -> Result<f64, LoadError> {
+    let Arrangement { clients, connections } = arrangement;
+    let data = options.directory.join(format!("etcd-{connections}"));
+    let (mut etcd, endpoint) = start(program, &data).await?;
+    let mut connected = Vec::new();
+    for _ in 0..connections {
+        connected.push(Client::connect(&endpoint).await?);
+    }
+    let start = Arc::new(Barrier::new(clients));
     let mut tasks = JoinSet::new();
-    for client in 0..options.clients {
-        let (endpoint, start, span) = (endpoint.clone(), start.clone(), options.span);
-        tasks.spawn(async move { work(&endpoint, client, &start, span).await });
+    for number in 0..clients {
+        let (start, span) = (start.clone(), options.span);
+        let client = connected[number % connections].clone();
+        tasks.spawn(async move { work(client, number, &start, span).await });
     }
     let mut sum = 0.0;
     while let Some(rate) = tasks.join_next().await {
@@ -38,14 +47,13 @@ pub(crate) async fn throughput(options: &Options) -> Result<Option<f64>, LoadErr
     }
     // It is killed when it is dropped in any case.
     let _ = etcd.kill().await;
-    Ok(Some(sum))
+    Ok(sum)
 }
 
-async fn start(program: &Path, directory: &Path) -> Result<(Child, String), LoadError> {
+async fn start(program: &Path, data: &Path) -> Result<(Child, String), LoadError> {
     let failed =
         |error| LoadError::Io { what: format!("cannot start {}", program.display()), error };
-    let data = directory.join("etcd");
-    fs::create_dir_all(&data).map_err(failed)?;
+    fs::create_dir_all(data).map_err(failed)?;
     let free = || -> std::io::Result<String> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         Ok(format!("http://{}", listener.local_addr()?))
@@ -53,7 +61,7 @@ async fn start(program: &Path, directory: &Path) -> Result<(Child, String), Load
     let (clients, peers) = (free().map_err(failed)?, free().map_err(failed)?);
     let etcd = Command::new(program)
         .arg("--data-dir")
-        .arg(&data)
+        .arg(data)
         .args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients])
         .args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers])
         .args(["--initial-cluster", &format!("default={peers}"), "--log-level", "error"])
@@ -74,7 +82,8 @@ async fn start(program: &Path, directory: &Path) -> Result<(Child, String), Load
     Err(LoadError::Dead("etcd".to_owned()))
 }
 
-/// A client of etcd that knows leases and locks.
+/// A client of etcd that knows leases and locks. Clones share a connection.
+#[derive(Clone)]
 struct Client(Grpc<Channel>);
 
 impl Client {
@@ -149,12 +158,11 @@ struct Unlocked {}
 
 #[expect(clippy::disallowed_methods, reason = "it measures")]
 async fn work(
-    endpoint: &str,
+    mut client: Client,
     number: usize,
     start: &Barrier,
     span: Duration,
 ) -> Result<f64, LoadError> {
-    let mut client = Client::connect(endpoint).await?;
     let lease = client.grant(600).await?;
     let name = format!("lock-{number}");
     start.wait().await;

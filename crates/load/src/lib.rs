@@ -14,12 +14,14 @@ mod process;
 mod size;
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
 use thiserror::Error;
 
+use locks::Release;
 pub use process::{Start, serve};
 
 /// What is measured, and how thoroughly.
@@ -90,8 +92,8 @@ pub struct Beside {
     pub what: String,
     /// The measurement, as so many times that.
     pub ratio: f64,
-    /// What the ratio should be.
-    pub wanted: Bound,
+    /// What the ratio should be, if that has been said.
+    pub wanted: Option<Bound>,
 }
 
 /// What a ratio should be.
@@ -108,8 +110,9 @@ impl Beside {
     /// Whether the ratio is what it should be.
     pub fn is_met(&self) -> bool {
         match self.wanted {
-            Bound::AtMost(most) => self.ratio <= most,
-            Bound::AtLeast(least) => self.ratio >= least,
+            None => true,
+            Some(Bound::AtMost(most)) => self.ratio <= most,
+            Some(Bound::AtLeast(least)) => self.ratio >= least,
         }
     }
 }
@@ -119,16 +122,45 @@ impl Figure {
         Self { what: what.into(), value, unit, beside: None }
     }
 
-    fn beside(mut self, what: impl Into<String>, ratio: f64, wanted: Bound) -> Self {
-        self.beside = Some(Beside { what: what.into(), ratio, wanted });
+    fn beside(
+        mut self,
+        what: impl Into<String>,
+        ratio: f64,
+        wanted: impl Into<Option<Bound>>,
+    ) -> Self {
+        self.beside = Some(Beside { what: what.into(), ratio, wanted: wanted.into() });
         self
+    }
+}
+
+/// How many clients there are, and how many connections they share.
+#[derive(Clone, Copy, Debug)]
+struct Arrangement {
+    clients: usize,
+    connections: usize,
+}
+
+impl std::fmt::Display for Arrangement {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} clients, ", self.clients)?;
+        match self.connections {
+            1 => f.write_str("one connection"),
+            connections => write!(f, "{connections} connections"),
+        }
     }
 }
 
 /// Measures everything, and reports each figure as it is known.
 pub async fn measure(options: &Options, report: &mut dyn FnMut(Figure)) -> Result<(), LoadError> {
-    let etcd = etcd::throughput(options).await?;
-    speed(options, etcd, report).await?;
+    let server = process::Server::start(options, "speed").await?;
+    let address = server.address();
+    acquisition(options, address, report).await?;
+    for connections in [options.clients, 1] {
+        let arrangement = Arrangement { clients: options.clients, connections };
+        throughput(options, address, arrangement, report).await?;
+    }
+    hand_over(options, address, report).await?;
+    server.stop().await?;
     if options.large {
         size::waiters(options, report).await?;
         size::memory(options, report).await?;
@@ -136,50 +168,78 @@ pub async fn measure(options: &Options, report: &mut dyn FnMut(Figure)) -> Resul
     Ok(())
 }
 
-/// How fast locks are taken and handed on.
-async fn speed(
+/// How long it takes to have a lock that nobody else wants.
+async fn acquisition(
     options: &Options,
-    etcd: Option<f64>,
+    address: SocketAddr,
     report: &mut dyn FnMut(Figure),
 ) -> Result<(), LoadError> {
-    let server = process::Server::start(options, "speed").await?;
-    let address = server.address();
-    let span = options.span;
-    let many = options.clients;
-
+    let (span, alone) = (options.span, Arrangement { clients: 1, connections: 1 });
     let before = floor::measure(&options.directory, span / 4)?;
-    let one = locks::uncontended(address, 1, span).await?;
+    let one = locks::uncontended(address, alone, Release::Confirmed, span).await?;
     let floor = before.and(&floor::measure(&options.directory, span / 4)?);
+    let echo = echo::rate(address, alone, span).await?;
     report(Figure::plain("one fdatasync of 128 bytes", floor.flush, "µs"));
     report(Figure::plain("one round trip over loopback", floor.trip, "µs"));
-    let echo = echo::rate(address, 1, span).await?;
     report(Figure::plain("one echo over the stream", 1e6 / echo, "µs"));
-    let least = floor.flush + floor.trip;
     let figure = Figure::plain("acquire, 1 client", one.acquire, "µs");
-    report(figure.beside("fdatasync + round trip", one.acquire / least, Bound::AtMost(1.5)));
+    let ratio = one.acquire / (floor.flush + floor.trip);
+    report(figure.beside("fdatasync + round trip", ratio, Bound::AtMost(1.5)));
+    Ok(())
+}
 
-    let echo = echo::rate(address, many, span).await?;
-    report(Figure::plain(format!("echo, {many} clients"), echo, "/s"));
-    let all = locks::uncontended(address, many, span).await?;
-    let what = format!("acquire and release, {many} clients, a lock each");
-    let figure = Figure::plain(what, all.rate, "/s");
-    report(figure.beside("echo", all.rate / echo, Bound::AtLeast(0.25)));
-    if let Some(etcd) = etcd {
-        let figure = Figure::plain(format!("the same with etcd, {many} clients"), etcd, "/s");
-        report(figure.beside("ours to etcd's", all.rate / etcd, Bound::AtLeast(10.0)));
+/// How many locks are taken and given back in a second, if nobody wants another's.
+///
+/// With etcd, to give a lock back has to be confirmed before it is asked for again: its calls are not
+/// ordered, and what is given back later would be what has been taken again. Here a client's requests are one
+/// stream, so a guard can be dropped. Both ways are measured.
+async fn throughput(
+    options: &Options,
+    address: SocketAddr,
+    arrangement: Arrangement,
+    report: &mut dyn FnMut(Figure),
+) -> Result<(), LoadError> {
+    let span = options.span;
+    let apart = arrangement.connections == arrangement.clients;
+    let wanted = |bound| apart.then_some(bound);
+    let echo = echo::rate(address, arrangement, span).await?;
+    report(Figure::plain(format!("echo, {arrangement}"), echo, "/s"));
+    let dropped = locks::uncontended(address, arrangement, Release::Dropped, span).await?.rate;
+    let figure = Figure::plain("own locks", dropped, "/s");
+    report(figure.beside("echo", dropped / echo, wanted(Bound::AtLeast(0.25))));
+    let confirmed = locks::uncontended(address, arrangement, Release::Confirmed, span).await?.rate;
+    let figure = Figure::plain("own locks, each release confirmed", confirmed, "/s");
+    report(figure.beside("echo", confirmed / echo, wanted(Bound::AtLeast(0.25))));
+    if let Some(etcd) = &options.etcd {
+        let etcd = etcd::throughput(etcd, options, arrangement).await?;
+        report(Figure::plain("etcd, each release confirmed", etcd, "/s"));
+        let figure = Figure::plain("own locks", dropped, "/s");
+        report(figure.beside("etcd", dropped / etcd, Bound::AtLeast(10.0)));
+        let figure = Figure::plain("own locks, each release confirmed", confirmed, "/s");
+        report(figure.beside("etcd", confirmed / etcd, None));
     }
+    Ok(())
+}
 
+/// How long it takes until the next has a lock that all want, and whether all get it equally often.
+async fn hand_over(
+    options: &Options,
+    address: SocketAddr,
+    report: &mut dyn FnMut(Figure),
+) -> Result<(), LoadError> {
+    let (span, clients) = (options.span, options.clients);
     let before = floor::measure(&options.directory, span / 4)?;
-    let contended = locks::contended(address, many, span).await?;
+    let apart = Arrangement { clients, connections: clients };
+    let contended = locks::contended(address, apart, span).await?;
     let floor = before.and(&floor::measure(&options.directory, span / 4)?);
     let figure =
-        Figure::plain(format!("hand-over, {many} clients, one lock"), contended.each, "µs");
+        Figure::plain(format!("hand-over, {clients} clients, one lock"), contended.each, "µs");
     let ratio = contended.each / (floor.flush + floor.trip);
     report(figure.beside("fdatasync + round trip", ratio, Bound::AtMost(1.6)));
     let fairness = Figure::plain("least grants of a client", contended.least, "");
     let ratio = contended.least / contended.most;
     report(fairness.beside("most grants of a client", ratio, Bound::AtLeast(0.9)));
-    server.stop().await
+    Ok(())
 }
 
 /// The value in the middle.

@@ -8,7 +8,7 @@ use conclave_client::{Client, Options, Session, SessionOptions};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 
-use crate::{LoadError, median};
+use crate::{Arrangement, LoadError, median};
 
 /// What came of clients with a lock each.
 pub(crate) struct Uncontended {
@@ -29,6 +29,10 @@ pub(crate) struct Contended {
 
 pub(crate) async fn connect(address: SocketAddr, name: &str) -> Result<Session, LoadError> {
     let client = Client::connect(Options::new(address.to_string()).name(name)).await?;
+    open(&client).await
+}
+
+async fn open(client: &Client) -> Result<Session, LoadError> {
     Ok(client.open(SessionOptions::ttl(Duration::from_secs(60))).await?)
 }
 
@@ -38,13 +42,25 @@ struct Done {
     within: Duration,
 }
 
+/// How a lock is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Release {
+    /// By dropping the guard, as most programs do. It goes out at once, and ahead of whatever is asked next,
+    /// so it is on disk before the next lock is granted.
+    Dropped,
+    /// With a wait until it is confirmed.
+    Confirmed,
+}
+
 /// Each on a lock of its own.
 pub(crate) async fn uncontended(
     address: SocketAddr,
-    clients: usize,
+    arrangement: Arrangement,
+    release: Release,
     span: Duration,
 ) -> Result<Uncontended, LoadError> {
-    let done = all(address, clients, span, |client| format!("lock-{client}")).await?;
+    let lock = |client| format!("lock-{client}");
+    let done = all(address, arrangement, release, span, lock).await?;
     let rate = done.iter().map(|done| done.acquired.len() as f64 / done.within.as_secs_f64()).sum();
     let acquire = median(done.into_iter().flat_map(|done| done.acquired).collect());
     Ok(Uncontended { rate, acquire })
@@ -53,10 +69,11 @@ pub(crate) async fn uncontended(
 /// All on the same.
 pub(crate) async fn contended(
     address: SocketAddr,
-    clients: usize,
+    arrangement: Arrangement,
     span: Duration,
 ) -> Result<Contended, LoadError> {
-    let done = all(address, clients, span, |_| "wanted by all".to_owned()).await?;
+    let lock = |_| "wanted by all".to_owned();
+    let done = all(address, arrangement, Release::Confirmed, span, lock).await?;
     let grants = || done.iter().map(|done| done.acquired.len() as f64);
     let rate: f64 =
         done.iter().map(|done| done.acquired.len() as f64 / done.within.as_secs_f64()).sum();
@@ -66,18 +83,25 @@ pub(crate) async fn contended(
 
 async fn all(
     address: SocketAddr,
-    clients: usize,
+    arrangement: Arrangement,
+    release: Release,
     span: Duration,
     lock: impl Fn(usize) -> String,
 ) -> Result<Vec<Done>, LoadError> {
+    let Arrangement { clients, connections } = arrangement;
+    let mut connected = Vec::new();
+    for number in 0..connections {
+        let name = format!("client-{number}");
+        connected.push(Client::connect(Options::new(address.to_string()).name(name)).await?);
+    }
     let start = Arc::new(Barrier::new(clients));
     let mut tasks = JoinSet::new();
     for client in 0..clients {
         let (lock, start) = (lock(client), start.clone());
+        let session = open(&connected[client % connections]).await?;
         tasks.spawn(async move {
-            let session = connect(address, &format!("client-{client}")).await?;
             start.wait().await;
-            work(&session, &lock, span).await
+            work(&session, &lock, release, span).await
         });
     }
     let mut all = Vec::new();
@@ -88,14 +112,22 @@ async fn all(
 }
 
 #[expect(clippy::disallowed_methods, reason = "it measures")]
-async fn work(session: &Session, lock: &str, span: Duration) -> Result<Done, LoadError> {
+async fn work(
+    session: &Session,
+    lock: &str,
+    release: Release,
+    span: Duration,
+) -> Result<Done, LoadError> {
     let begun = Instant::now();
     let mut acquired = Vec::new();
     while begun.elapsed() < span {
         let asked = Instant::now();
         let guard = session.lock(lock).await?;
         acquired.push(asked.elapsed());
-        guard.release().await?;
+        // The last is confirmed in any case, and with it all before.
+        if release == Release::Confirmed || begun.elapsed() >= span {
+            guard.release().await?;
+        }
     }
     Ok(Done { acquired, within: begun.elapsed() })
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use conclave_load::{Bound, Figure, LoadError, Options, Start};
 use serde_json::json;
 
-use crate::service::Trouble;
+use crate::service::{Trouble, one_thread};
 use crate::terminal::{BOLD, ERROR, GOOD, paint};
 use crate::{Done, Failure};
 
@@ -58,8 +58,8 @@ const USUAL: &str = "/usr/bin/etcd";
 
 /// Measures the service, and says what it is held against.
 pub fn perform(args: &Args, out: &mut dyn Write) -> Result<Done, Failure> {
-    let runtime = tokio::runtime::Runtime::new();
-    let runtime = runtime.map_err(|error| Trouble::Stopped(format!("cannot begin: {error}")))?;
+    // A thread for all clients, and one for the server.
+    let runtime = one_thread()?;
     if let Some(directory) = &args.serve {
         let served = runtime.block_on(conclave_load::serve(directory));
         served.map_err(|error| Trouble::Stopped(error.to_string()))?;
@@ -124,13 +124,18 @@ fn is_met(figure: &Figure) -> bool {
 fn show(figure: &Figure, out: &mut dyn Write) -> std::io::Result<()> {
     write!(out, "{:<52} {:>10} {:<5}", figure.what, number(figure.value), figure.unit)?;
     if let Some(beside) = &figure.beside {
-        let wanted = match beside.wanted {
-            Bound::AtMost(most) => format!("at most {most}"),
-            Bound::AtLeast(least) => format!("at least {least}"),
+        let verdict = match (beside.wanted, beside.is_met()) {
+            (None, _) => " ".to_owned(),
+            (Some(_), true) => paint(GOOD, "✓"),
+            (Some(_), false) => paint(ERROR, "✗"),
         };
-        let verdict = if beside.is_met() { paint(GOOD, "✓") } else { paint(ERROR, "✗") };
         let ratio = paint(BOLD, format!("{:.2}", beside.ratio));
-        write!(out, " {verdict} {ratio} times {} ({wanted})", beside.what)?;
+        write!(out, " {verdict} {ratio} times {}", beside.what)?;
+        match beside.wanted {
+            None => {}
+            Some(Bound::AtMost(most)) => write!(out, " (at most {most})")?,
+            Some(Bound::AtLeast(least)) => write!(out, " (at least {least})")?,
+        }
     }
     writeln!(out)?;
     out.flush()
