@@ -7,7 +7,7 @@ use std::time::Duration;
 use conclave_api::v1;
 use conclave_server::{Bounds, ServeOptions, Server};
 use serde_json::json;
-use support::{Answer, exchange, get, grpc, open, options, post, request, send, server, until};
+use support::{Answer, exchange, get, grpc, open, options, post, request, send, server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -325,56 +325,4 @@ async fn a_client_that_vanishes_half_way_through_an_answer_is_forgotten() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert!(!left, "it is still there");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_clients_that_drop_at_once_leave_their_sessions_and_no_connection() {
-    const CONNECTIONS: usize = 100;
-    const EACH: usize = 100;
-    let directory = tempfile::tempdir().expect("a directory");
-    let server = server(directory.path()).await;
-    let mut streams = Vec::new();
-    for _ in 0..CONNECTIONS {
-        let (asks, mut tells, _) = talk(&server).await;
-        let open = v1::Open { name: "many".into(), ttl_ms: 600_000, ..v1::Open::default() };
-        for id in 2..=EACH as u64 {
-            let what = Some(Ask::Open(open.clone()));
-            asks.send(v1::Ask { id, what, ..v1::Ask::default() }).await.expect("it listens");
-        }
-        let mut sessions = Vec::new();
-        for _ in 2..=EACH {
-            let told = tells.message().await.expect("it answers").expect("it goes on");
-            let Some(Told::Opened(opened)) = told.what else { panic!("{told:?}") };
-            sessions.push(opened.session);
-        }
-        // Each waits for what one of them holds.
-        for session in &sessions {
-            let wants = vec![v1::Want { lock: "disk".into(), ..v1::Want::default() }];
-            let what = Some(Ask::Acquire(v1::Acquire { wants, ..v1::Acquire::default() }));
-            let ask = v1::Ask { session: *session, id: 1, what, ..v1::Ask::default() };
-            asks.send(ask).await.expect("it listens");
-        }
-        streams.push((asks, tells));
-    }
-    let counts = || server.node().look(|machine| machine.counts());
-    until(|| counts().waits == CONNECTIONS * (EACH - 1) - 1).await;
-    assert_eq!(counts().sessions, CONNECTIONS * EACH);
-    drop(streams);
-    let mut connections = String::new();
-    for _ in 0..2000 {
-        let text = get(&server, "/metrics").await.body;
-        let line = text.lines().find(|line| line.starts_with("conclave_connections "));
-        connections = line.unwrap_or_default().to_owned();
-        if connections == "conclave_connections 1" {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    assert_eq!(connections, "conclave_connections 1");
-    // They may come again; until their leases end, they have what they had.
-    assert_eq!(counts().sessions, CONNECTIONS * EACH);
-    assert_eq!(counts().waits, CONNECTIONS * (EACH - 1) - 1);
-    let session = open(&server).await;
-    let body = json!({ "session": session, "lock": "other" }).to_string();
-    assert_eq!(post(&server, "/v1/acquire", &body).await.status, 200);
 }
