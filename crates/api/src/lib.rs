@@ -9,6 +9,7 @@
 pub mod v1;
 
 mod json;
+mod secret;
 
 pub(crate) use json::{cause, mode, text};
 

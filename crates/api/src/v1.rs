@@ -3,6 +3,7 @@
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[derive(Clone, PartialEq, ::prost::Message)]
+#[prost(skip_debug)]
 pub struct Ask {
     /// The session on whose behalf; 0 for what concerns none.
     #[prost(uint64, tag = "1")]
@@ -28,7 +29,9 @@ pub struct Ask {
 pub mod ask {
     #[derive(serde::Serialize, serde::Deserialize)]
     #[serde(rename_all = "snake_case")]
+    #[derive(Debug)]
     #[derive(Clone, PartialEq, ::prost::Oneof)]
+    #[prost(skip_debug)]
     pub enum What {
         #[prost(message, tag = "10")]
         Open(super::Open),
@@ -141,6 +144,7 @@ pub struct Open {
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[prost(skip_debug)]
 pub struct Opened {
     #[prost(uint64, tag = "1")]
     pub session: u64,

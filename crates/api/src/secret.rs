@@ -1,0 +1,64 @@
+//! Messages with the key of a session, as they are shown to people: without it.
+
+use std::fmt;
+
+use crate::v1::{Ask, Opened};
+
+/// Stands for a key.
+struct Hidden;
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+// Each field is named, so that one that is added is not forgotten.
+impl fmt::Debug for Ask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { session, id, received, key: _, what } = self;
+        let mut shown = f.debug_struct("Ask");
+        shown.field("session", session).field("id", id).field("received", received);
+        shown.field("key", &Hidden).field("what", what).finish()
+    }
+}
+
+impl fmt::Debug for Opened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { session, key: _, ttl_ms } = self;
+        let mut shown = f.debug_struct("Opened");
+        shown.field("session", session).field("key", &Hidden).field("ttl_ms", ttl_ms).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::v1::{self, ask, tell};
+
+    const KEY: u64 = 0xfeed_beef_cafe_f00d;
+
+    #[test]
+    fn the_key_of_a_session_is_never_shown() {
+        let what = Some(ask::What::Attach(v1::Attach {}));
+        let ask = v1::Ask { session: 7, id: 2, received: 1, key: KEY, what };
+        let opened = v1::Opened { session: 7, key: KEY, ttl_ms: 15_000 };
+        let what = Some(tell::What::Opened(opened));
+        let tell = v1::Tell { session: 0, id: 1, what };
+        let shown = [format!("{ask:?}"), format!("{ask:#?}"), format!("{opened:?}")];
+        for shown in shown.into_iter().chain([format!("{tell:?}"), format!("{tell:#?}")]) {
+            assert!(shown.contains("key: ***") && shown.contains("session: 7"), "{shown}");
+            for key in [format!("{KEY}"), format!("{KEY:x}"), format!("{KEY:X}")] {
+                assert!(!shown.contains(&key), "{shown}");
+            }
+        }
+    }
+
+    #[test]
+    fn all_else_is_shown() {
+        let opened = v1::Opened { session: 7, key: KEY, ttl_ms: 15_000 };
+        assert_eq!(format!("{opened:?}"), "Opened { session: 7, key: ***, ttl_ms: 15000 }");
+        let ask = v1::Ask { session: 7, id: 2, received: 1, key: KEY, what: None };
+        let shown = "Ask { session: 7, id: 2, received: 1, key: ***, what: None }";
+        assert_eq!(format!("{ask:?}"), shown);
+    }
+}
