@@ -128,14 +128,30 @@ impl Machine {
         let Some(leader) = &mut election.leader else { return };
         leader.yield_by = None;
         let rank = leader.rank;
-        let better = election.candidates.iter().take_while(|(other, _)| other.0 > rank);
-        let preempts = |arrival: &Arrival| match &self.waits[arrival].goal {
-            Goal::Lead(candidacy) => candidacy.preempt,
-            Goal::Locks(_) | Goal::Upgrade(..) => false,
-        };
-        if better.into_iter().any(|(_, arrival)| preempts(arrival)) {
+        if self.is_preempted(&self.elections[name], rank) {
             self.vacate(name, Some(Cause::Preempted));
         }
+    }
+
+    /// Whether a leader of this rank has to make way for a candidate.
+    fn is_preempted(&self, election: &Election, rank: i64) -> bool {
+        let mut better = election.candidates.iter().take_while(|(other, _)| other.0 > rank);
+        better.any(|(_, arrival)| match &self.waits[arrival].goal {
+            Goal::Lead(candidacy) => candidacy.preempt,
+            Goal::Locks(_) | Goal::Upgrade(..) => false,
+        })
+    }
+
+    /// What a session leads and has been asked to yield to somebody who still wants it: the election, the
+    /// term, and when it is going to be deposed.
+    pub fn asked_to_yield(&self, session: SessionId) -> impl Iterator<Item = (&Name, Token, Time)> {
+        let leads = self.sessions.get(&session).map(|session| session.leads.as_slice());
+        leads.unwrap_or_default().iter().filter_map(|name| {
+            let election = self.elections.get(name)?;
+            let leader = election.leader.as_ref()?;
+            let by = leader.yield_by.filter(|_| self.is_preempted(election, leader.rank))?;
+            Some((name, leader.term, by + self.stalled))
+        })
     }
 
     /// Nobody leads any more; whoever led is told why if it did not ask for that.

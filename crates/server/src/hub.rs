@@ -6,10 +6,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use conclave_api::v1::{self, Tell, tell::What as Told};
-use conclave_machine::{Cause, Error, Event, Machine, Name, Reply, RequestId, SessionId};
+use conclave_machine::{
+    Cause, Error, Event, Machine, Name, Reply, RequestId, SessionId, Time, Token,
+};
 use prometheus_client::metrics::counter::Counter;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
@@ -151,6 +153,13 @@ impl Hub {
         self.connections.entry(to.connection).or_default().sessions.insert(session);
     }
 
+    /// Tells a session what it leads and was asked to yield, for it may not have heard that.
+    pub(crate) fn remind(&self, session: SessionId, machine: &Machine, now: Time) {
+        for (election, term, by) in machine.asked_to_yield(session) {
+            self.push(session, 0, || ask_to_yield(election, term, by.since(now)));
+        }
+    }
+
     fn detach(&mut self, session: SessionId) {
         if let Some(to) = self.sessions.remove(&session)
             && let Some(interests) = self.connections.get_mut(&to.connection)
@@ -223,8 +232,13 @@ impl Hub {
                     self.attach(session, &asker.to);
                 }
                 if answer != Ok(Reply::Waiting) || asker.tell_waiting {
+                    // Who asks again learns that it leads; and that it was asked to yield meanwhile.
+                    let leads = matches!(answer, Ok(Reply::Elected { .. }));
                     let told = translate::answer(answer, machine);
                     asker.to.tell(asker.session, asker.id, told);
+                    if leads {
+                        self.remind(SessionId(asker.session), machine, machine.now());
+                    }
                 }
             }
             Target::Alive(all) => {
@@ -280,10 +294,8 @@ impl Hub {
             }
             Event::Leader { election, .. } => self.tell_observers(&election, machine),
             Event::Yield { election, session, term, by } => {
-                let within_ms = translate::millis(by.since(machine.now()));
-                let election = election.to_string();
-                let please = v1::Yield { election, term: term.0, within_ms };
-                self.push(session, 0, || Told::Yield(please));
+                let within = by.since(machine.now());
+                self.push(session, 0, || ask_to_yield(&election, term, within));
             }
             Event::Deposed { election, session, term, cause } => {
                 let (election, cause) = (election.to_string(), translate::cause(cause));
@@ -308,6 +320,11 @@ impl Hub {
             }
         }
     }
+}
+
+fn ask_to_yield(election: &Name, term: Token, within: Duration) -> Told {
+    let (election, within_ms) = (election.to_string(), translate::millis(within));
+    Told::Yield(v1::Yield { election, term: term.0, within_ms })
 }
 
 fn ended(cause: Cause) -> Told {

@@ -205,6 +205,11 @@ impl Node {
         self.renewals.add(renewal);
     }
 
+    /// The time, by its clock.
+    pub(crate) fn now(&self) -> Time {
+        self.clock.now()
+    }
+
     /// For how long it has been up.
     pub(crate) fn up(&self) -> Duration {
         self.clock.now().since(self.begun)

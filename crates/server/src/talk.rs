@@ -79,6 +79,7 @@ impl Talk {
                     Some(_) => {
                         hub.attach(session, &self.to);
                         self.to.tell(session.0, id, Told::Done(v1::Done {}));
+                        hub.remind(session, machine, node.now().max(machine.now()));
                         Ok(())
                     }
                     None => Err(unknown(session)),

@@ -5,6 +5,7 @@ mod support;
 use std::time::Duration;
 
 use conclave_api::v1;
+use conclave_machine::SessionId;
 use conclave_server::Server;
 use support::{grpc, server};
 use tokio::sync::mpsc;
@@ -144,6 +145,59 @@ async fn observers_see_who_leads_and_every_change() {
     let resign = v1::Resign { election: "web".into(), term: elected.term };
     one.send(session, 2, 0, Ask::Resign(resign)).await;
     assert_eq!(next(&mut leaders).await, None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_was_away_is_asked_to_yield_when_it_is_back() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = server(directory.path()).await;
+    let campaign = |rank, preempt, grace: Duration| {
+        let (election, grace_ms) = ("web".to_owned(), grace.as_millis() as u64);
+        let campaign = v1::Campaign { election, rank, preempt, grace_ms, ..Default::default() };
+        Ask::Campaign(campaign)
+    };
+    let (mut one, mut two) = (Stream::to(&server).await, Stream::to(&server).await);
+    let ((first, first_key), (second, second_key)) = (one.open(LONG).await, two.open(LONG).await);
+    one.send(first, 1, 0, campaign(1, false, LONG)).await;
+    let (_, 1, Told::Elected(led)) = one.next().await else { panic!("nobody else stands") };
+    // It is asked while it is not there.
+    drop(one);
+    two.send(second, 1, 0, campaign(2, true, LONG)).await;
+    let asked = |session: u64| {
+        let session = SessionId(session);
+        server.node().look(|machine| machine.asked_to_yield(session).count() > 0)
+    };
+    while !asked(first) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let mut one = Stream::to(&server).await;
+    one.send(first, 7, first_key, Ask::Attach(v1::Attach {})).await;
+    assert!(matches!(one.next().await, (_, 7, Told::Done(_))));
+    let (session, 0, Told::Yield(please)) = one.next().await else { panic!("it is asked again") };
+    assert_eq!((session, please.election.as_str(), please.term), (first, "web", led.term));
+    let most = LONG.as_millis() as u64;
+    assert!(0 < please.within_ms && please.within_ms <= most, "{please:?}");
+    // The other is elected and asked to yield while it is not there: it hears of both when it asks again.
+    drop(two);
+    let (third, _) = one.open(LONG).await;
+    let resign = v1::Resign { election: "web".into(), term: led.term };
+    one.send(first, 2, 0, Ask::Resign(resign)).await;
+    assert!(matches!(one.next().await, (_, 2, Told::Done(_))));
+    one.send(third, 1, 0, campaign(3, true, LONG)).await;
+    while !asked(second) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let mut two = Stream::to(&server).await;
+    two.send(second, 7, second_key, Ask::Attach(v1::Attach {})).await;
+    assert!(matches!(two.next().await, (_, 7, Told::Done(_))));
+    assert!(matches!(two.next().await, (_, 0, Told::Yield(_))));
+    two.send(second, 1, 0, campaign(2, true, LONG)).await;
+    let (_, 1, Told::Elected(led)) = two.next().await else { panic!("it was elected") };
+    let (_, 0, Told::Yield(please)) = two.next().await else { panic!("it is asked again") };
+    assert_eq!(please.term, led.term);
+    // Who is not asked for anything is told nothing else.
+    one.send(third, 7, 0, Ask::Echo(v1::Echo::default())).await;
+    assert!(matches!(one.next().await, (_, 7, Told::Echo(_))));
 }
 
 #[tokio::test(flavor = "multi_thread")]

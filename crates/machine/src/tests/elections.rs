@@ -76,6 +76,37 @@ fn a_leader_with_a_grace_period_is_asked_before_it_is_deposed() {
 }
 
 #[test]
+fn what_a_leader_was_asked_to_yield_can_be_seen_until_that_is_settled() {
+    let mut world = World::new(Policy::default());
+    let [one, two, three] = world.open_several();
+    let asked = |world: &World, session| {
+        let asked = world.machine.asked_to_yield(session);
+        asked.map(|(name, term, by)| (name.to_string(), term, by)).collect::<Vec<_>>()
+    };
+    let slow = Campaign { grace: Duration::from_secs(2), ..campaign(1) };
+    let term = granted(&stand(&mut world, one, slow));
+    assert_eq!(stand(&mut world, two, campaign(3)), waits());
+    assert_eq!(asked(&world, one), [], "who waits for it does not want it at once");
+    let better = Campaign { preempt: true, ..campaign(5) };
+    assert_eq!(stand(&mut world, three, better.clone()), waits());
+    let request = world.last_request();
+    let by = Time::from_millis(2_000);
+    assert_eq!(asked(&world, one), [("web".to_owned(), term, by)]);
+    assert_eq!((asked(&world, two), asked(&world, three)), (vec![], vec![]));
+    // A stall of the server does not count.
+    let stalled = Duration::from_millis(500);
+    world.apply_later(700, Command::Resume { stalled }).expect("it goes on");
+    assert_eq!(asked(&world, one), [("web".to_owned(), term, by + stalled)]);
+    assert_eq!(world.call(three, Call::Cancel { request }), Ok(Reply::Done));
+    assert_eq!(asked(&world, one), [], "nobody wants it any more");
+    assert_eq!(stand(&mut world, three, better), waits());
+    let resign = Call::Resign { election: "web".into(), term };
+    assert_eq!(world.call(one, resign), Ok(Reply::Done));
+    assert_eq!((leader(&world), asked(&world, one)), (Some(three), vec![]));
+    assert_eq!(asked(&world, SessionId(99)), [], "there is no such session");
+}
+
+#[test]
 fn a_leader_stays_if_the_better_candidate_has_gone_when_its_grace_is_over() {
     let mut world = World::new(Policy::default());
     let [one, two] = world.open_several();
