@@ -24,6 +24,7 @@ impl Moment {
     /// A time that does not come.
     pub(crate) const NEVER: Self = Self(u64::MAX);
 
+    #[expect(clippy::disallowed_methods, reason = "it is the clock that leases are counted by")]
     pub(crate) fn now() -> Self {
         let time = clock_gettime(ClockId::Boottime);
         let whole = u64::try_from(time.tv_sec).expect("the machine started before now");

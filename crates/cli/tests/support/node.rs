@@ -119,15 +119,25 @@ impl Drop for Process {
 pub(crate) struct Node {
     process: Process,
     folder: TempDir,
+    /// What is set in the environment of the node and of those who use it.
+    environment: Environment,
     pub(crate) address: String,
 }
+
+/// Names and values.
+pub(crate) type Environment = Vec<(&'static str, PathBuf)>;
 
 impl Node {
     /// Starts one, with more flags if need be.
     pub(crate) fn start(flags: &[&str]) -> Self {
+        Self::start_in(Environment::new(), flags)
+    }
+
+    /// The same, with this in its environment and in that of those who use it.
+    pub(crate) fn start_in(environment: Environment, flags: &[&str]) -> Self {
         let folder = TempDir::new().expect("there is room");
-        let (process, address) = up(folder.path(), "127.0.0.1:0", flags);
-        Self { process, folder, address }
+        let (process, address) = up(folder.path(), &environment, "127.0.0.1:0", flags);
+        Self { process, folder, environment, address }
     }
 
     /// It crashes.
@@ -138,7 +148,8 @@ impl Node {
 
     /// It is up again, where it was.
     pub(crate) fn restart(&mut self) {
-        (self.process, self.address) = up(self.folder.path(), &self.address, &[]);
+        (self.process, self.address) =
+            up(self.folder.path(), &self.environment, &self.address, &[]);
     }
 
     pub(crate) fn process(&mut self) -> &mut Process {
@@ -158,6 +169,7 @@ impl Node {
     pub(crate) fn program(&self, args: &[&str]) -> Command {
         let mut program = program(args);
         program.env("CONCLAVE_ENDPOINTS", &self.address).current_dir(self.folder());
+        program.envs(self.environment.iter().cloned());
         program
     }
 
@@ -214,12 +226,14 @@ impl Node {
     }
 }
 
-fn up(folder: &Path, listen: &str, flags: &[&str]) -> (Process, String) {
+fn up(folder: &Path, environment: &Environment, listen: &str, flags: &[&str]) -> (Process, String) {
     let data = folder.join("data");
     let data = data.to_str().expect("it is UTF-8");
     let mut args = vec!["up", "--data", data, "--listen", listen, "--json"];
     args.extend(flags);
-    let mut process = Process::start(folder, program(&args));
+    let mut program = program(&args);
+    program.envs(environment.iter().cloned());
+    let mut process = Process::start(folder, program);
     let up = eventually("a node that is up", || {
         let line = process.stdout();
         assert!(process.is_running() || line.ends_with('\n'), "{}", process.stderr());
