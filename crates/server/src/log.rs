@@ -96,6 +96,7 @@ impl Log {
             content.apply(place, decode(bytes)?);
             Ok(())
         })?;
+        content.check()?;
         let last = Duration::ZERO;
         let inner = Inner { journal, content, buffer: Vec::new(), flushed, last };
         Ok(Self(Arc::new(Mutex::new(inner))))
@@ -162,6 +163,18 @@ impl Inner {
 }
 
 impl Content {
+    /// No entry is missing: the oldest file may have been taken away, and no other would miss it.
+    fn check(&self) -> io::Result<()> {
+        let first = self.purged.map_or(0, |purged| purged.index + 1);
+        match (first..).zip(&self.entries).find(|(index, there)| there.id.index != *index) {
+            Some((index, _)) => {
+                let missing = format!("entry {index} is missing");
+                Err(io::Error::new(io::ErrorKind::InvalidData, missing))
+            }
+            None => Ok(()),
+        }
+    }
+
     fn apply(&mut self, place: Place, change: Change<Vec<EntryOf<Types>>>) {
         let Change { vote, purged, void_from, entries } = change;
         self.vote = vote.or(self.vote);

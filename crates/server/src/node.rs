@@ -110,6 +110,7 @@ impl Node {
             state.map_err(|error| NodeError::Snapshot { path: directory.clone(), error })?;
         let path = directory.join("log");
         fs::create_dir_all(&path)
+            .and_then(|()| sync_names(&directory))
             .map_err(|error| NodeError::Directory { path: path.clone(), error })?;
         let metrics = Arc::new(Metrics::new());
         let log = Log::open(&path, metrics.flushed.clone());
@@ -303,6 +304,16 @@ fn takes(command: &Command) -> bool {
         }
         _ => false,
     }
+}
+
+/// What the directory and the files in it are called is on disk when this returns. Whoever made one of them,
+/// or replaced the snapshot, may have been killed before it was.
+fn sync_names(directory: &Path) -> io::Result<()> {
+    // The one above may be none that this process may read.
+    if let Ok(above) = File::open(directory.join("..")) {
+        above.sync_all()?;
+    }
+    File::open(directory)?.sync_all()
 }
 
 fn stopped(error: impl std::fmt::Display) -> NodeError {

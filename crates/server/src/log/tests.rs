@@ -152,3 +152,31 @@ async fn files_that_are_not_needed_any_more_go() {
     let state = log.get_log_state().await.expect("it can be read");
     assert_eq!(state.last_log_id, Some(entry(1, 99, 0).log_id));
 }
+
+#[tokio::test]
+async fn entries_that_are_missing_are_missed_and_those_that_are_not_needed_are_not() {
+    let directory = directory();
+    let mut log = open(&directory);
+    for index in 0..100 {
+        let append = log.append([entry(1, index, index)], IOFlushed::noop());
+        append.await.expect("it can be written");
+    }
+    assert!(log.close().is_ok());
+    let path = directory.path().join("log");
+    let oldest = path.join(format!("{:016}.log", 1));
+    let bytes = std::fs::read(&oldest).expect("it is there");
+    std::fs::remove_file(&oldest).expect("it is there");
+    let again = || Log::open_with(&path, SHORT, Metrics::new().flushed);
+    let error = again().err().expect("something is missing");
+    assert_eq!(error.to_string(), "entry 0 is missing");
+    // Whoever was to remove it could as well have been killed just before that.
+    std::fs::write(&oldest, &bytes).expect("it can be written");
+    let mut log = again().unwrap_or_else(|error| panic!("{error}"));
+    log.purge(entry(1, 60, 0).log_id).await.expect("it can be written");
+    assert!(!oldest.exists() && log.close().is_ok());
+    let mut log = open(&directory);
+    let there = log.try_get_log_entries(50..70).await.expect("it can be read");
+    let expected: Vec<_> = (61..70).map(|index| entry(1, index, index)).collect();
+    assert_eq!(there, expected, "what is purged is not there, and nothing else is missing");
+    assert!(log.try_get_log_entries(10..20).await.expect("it can be read").is_empty());
+}
