@@ -107,6 +107,11 @@ impl Log {
         Arc::try_unwrap(self.0).map(drop).map_err(Self)
     }
 
+    /// Whether anything was ever written, and the last entry that is not there any more.
+    pub(crate) fn begun(&self) -> (bool, Option<LogIdOf<Types>>) {
+        self.with(|log| (log.content.vote.is_some(), log.content.purged))
+    }
+
     fn with<T>(&self, work: impl FnOnce(&mut Inner) -> T) -> T {
         work(&mut self.0.lock().expect("nobody panics while using the log"))
     }

@@ -114,7 +114,15 @@ impl Node {
             .map_err(|error| NodeError::Directory { path: path.clone(), error })?;
         let metrics = Arc::new(Metrics::new());
         let log = Log::open(&path, metrics.flushed.clone());
-        let log = log.map_err(|error| NodeError::Log { path, error })?;
+        let log = log.map_err(|error| NodeError::Log { path: path.clone(), error })?;
+        let (applied, (begun, purged)) = (state.applied(), log.begun());
+        if applied.is_some() && !begun {
+            return Err(NodeError::Log { path, error: missing("what came after the snapshot") });
+        }
+        if purged > applied {
+            let error = missing("what came before the log");
+            return Err(NodeError::Snapshot { path: directory, error });
+        }
         let raft = openraft::Config {
             cluster_name: "conclave".to_owned(),
             // A node that is alone is its own majority, and need not wait for anybody.
@@ -314,6 +322,10 @@ fn sync_names(directory: &Path) -> io::Result<()> {
         above.sync_all()?;
     }
     File::open(directory)?.sync_all()
+}
+
+fn missing(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::NotFound, format!("{what} is missing"))
 }
 
 fn stopped(error: impl std::fmt::Display) -> NodeError {

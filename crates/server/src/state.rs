@@ -60,6 +60,11 @@ impl State {
         Ok(Self { inner: Arc::new(Mutex::new(inner)), file: Arc::new(file) })
     }
 
+    /// The last entry that was carried out.
+    pub(crate) fn applied(&self) -> Option<LogIdOf<Types>> {
+        self.lock().applied
+    }
+
     /// Looks at the machine as it is.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Machine) -> T) -> T {
         look(&self.lock().machine)

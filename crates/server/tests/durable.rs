@@ -73,7 +73,7 @@ async fn what_was_half_written_at_the_end_of_the_log_is_cut_off() {
 
     let newest = log_files(directory.path()).pop().expect("there is a log");
     let mut bytes = fs::read(&newest).expect("it can be read");
-    let end = used(&bytes).next_multiple_of(8);
+    let end = used(&bytes);
     bytes[end..end + 6].copy_from_slice(&[0, 0, 0, 1, 7, 7]);
     fs::write(newest, bytes).expect("it can be written");
 
@@ -118,6 +118,35 @@ async fn a_damaged_snapshot_is_not_taken_for_a_good_one() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_or_a_log_that_is_missing_is_missed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let options = Options { snapshot_every: 50, ..options(directory.path()) };
+    let node = Node::open(options.clone()).await.expect("a node");
+    let session = open_session(&node).await;
+    for i in 1..=200 {
+        acquire(&node, session, i, &format!("lock-{i}")).await;
+    }
+    node.stop().await.expect("it stops");
+    let away = directory.path().join("away");
+    for part in ["snapshot", "log"] {
+        fs::rename(options.directory.join(part), &away).expect("it is there");
+        let Err(error) = Node::open(options.clone()).await else { panic!("locks were forgotten") };
+        let named = matches!(
+            (part, &error),
+            ("snapshot", NodeError::Snapshot { .. }) | ("log", NodeError::Log { .. })
+        );
+        assert!(named, "{part}: {error}");
+        assert!(error.to_string().contains("is missing; restore"), "{error}");
+        if part == "log" {
+            fs::remove_dir_all(options.directory.join(part)).expect("one was begun");
+        }
+        fs::rename(&away, options.directory.join(part)).expect("it is there");
+    }
+    let node = Node::open(options).await.expect("all is well again");
+    assert_eq!(node.look(|machine| machine.counts().holds), 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_session_that_is_not_kept_alive_ends_though_nobody_asks_for_anything() {
     let directory = tempfile::tempdir().expect("a directory");
     let node = Node::open(options(directory.path())).await.expect("a node");
@@ -130,9 +159,15 @@ async fn a_session_that_is_not_kept_alive_ends_though_nobody_asks_for_anything()
     }
 }
 
-/// How much of a file of the log is used; after that there are zeros.
+/// Where the frames in a file of the log end: each says how long it is, and after the last there are zeros.
 fn used(bytes: &[u8]) -> usize {
-    bytes.iter().rposition(|&byte| byte != 0).expect("something is written") + 1
+    let mut end = 24;
+    while let Some(length) = bytes[end..].first_chunk().map(|length| u32::from_be_bytes(*length))
+        && length > 0
+    {
+        end += (16 + length as usize).next_multiple_of(8);
+    }
+    end
 }
 
 fn log_files(directory: &Path) -> Vec<PathBuf> {
