@@ -78,6 +78,9 @@ const BACKLOG: u32 = 4096;
 /// How long a client may take to say the first word.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How often a client that says nothing is asked whether it is there.
+const PROBES: u32 = 3;
+
 /// Listens, and takes nobody yet.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
@@ -123,9 +126,13 @@ async fn greet(tcp: TcpStream, tls: Option<TlsAcceptor>, silence: Duration) -> i
     sockopt::set_socket_keepalive(&tcp, true)?;
     // This is for clients without HTTP/2, which asks by itself, and counts in whole seconds.
     let seconds = |span: Duration| span.max(Duration::from_secs(1));
-    sockopt::set_tcp_keepidle(&tcp, seconds(silence))?;
-    sockopt::set_tcp_keepintvl(&tcp, seconds(silence / 3))?;
-    sockopt::set_tcp_keepcnt(&tcp, 3)?;
+    let (idle, pause) = (seconds(silence), seconds(silence / PROBES));
+    sockopt::set_tcp_keepidle(&tcp, idle)?;
+    sockopt::set_tcp_keepintvl(&tcp, pause)?;
+    sockopt::set_tcp_keepcnt(&tcp, PROBES)?;
+    // Nobody is asked while something is on its way to it; so that has to arrive within as long.
+    let patience = (idle + pause * PROBES).as_millis().min(i32::MAX as u128);
+    sockopt::set_tcp_user_timeout(&tcp, patience as u32)?;
     Ok(match tls {
         Some(tls) => Io::Tls(Box::new(tls.accept(tcp).await?)),
         None => {

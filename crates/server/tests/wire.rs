@@ -7,7 +7,7 @@ use std::time::Duration;
 use conclave_api::v1;
 use conclave_server::{Bounds, ServeOptions, Server};
 use serde_json::json;
-use support::{Answer, exchange, get, grpc, open, options, post, request, send, server};
+use support::{Answer, exchange, get, grpc, open, options, post, request, send, server, until};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
@@ -304,6 +304,51 @@ async fn a_client_that_is_gone_without_a_word_is_noticed() {
     drop(ended.expect("the connection is ended"));
     there.status(v1::ShowStatus {}).await.expect("it is still let in");
     assert!(get(&server, "/metrics").await.body.contains("conclave_connections 2\n"));
+}
+
+/// Sends a request over HTTP/1.
+async fn begin(server: &Server, request: String) -> TcpStream {
+    let mut io = TcpStream::connect(server.address()).await.expect("it listens");
+    io.write_all(request.as_bytes()).await.expect("it listens");
+    io
+}
+
+/// From now on a client hears nothing and says nothing, not even that it does not.
+fn cut_cable(io: &TcpStream) {
+    let drop_all = socket2::SockFilter::new(6, 0, 0, 0);
+    socket2::SockRef::from(io).attach_filter(&[drop_all]).expect("anybody may do so");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_whose_cable_is_cut_is_noticed_whether_it_waits_or_is_told_something() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let bounds = Bounds { silence: Duration::from_secs(1), ..Bounds::default() };
+    let options = ServeOptions { bounds, ..options(directory.path()) };
+    let server = Server::start(options).await.expect("it starts");
+    let (holder, other) = (open(&server).await, open(&server).await);
+    let body = |session: &str| json!({ "session": session, "lock": "disk" }).to_string();
+    assert_eq!(post(&server, "/v1/acquire", &body(&holder)).await.status, 200);
+    let waiter = begin(&server, request("POST", "/v1/acquire", "", &body(&other))).await;
+    until(|| server.node().look(|machine| machine.counts().waits) == 1).await;
+    let mut observer = begin(&server, request("GET", "/v1/observe?election=web", "", "")).await;
+    let mut begun = [0; 16];
+    observer.read_exact(&mut begun).await.expect("it answers");
+
+    cut_cable(&waiter);
+    cut_cable(&observer);
+    // What is sent to one of them is never confirmed.
+    let campaign = json!({ "session": holder, "election": "web" }).to_string();
+    assert_eq!(post(&server, "/v1/campaign", &campaign).await.status, 200);
+    until(|| server.node().look(|machine| machine.counts().waits) == 0).await;
+    let mut text = String::new();
+    for _ in 0..6000 {
+        text = get(&server, "/metrics").await.body;
+        if text.contains("conclave_connections 1\n") {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("a connection is left: {text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
