@@ -5,8 +5,9 @@ mod support;
 use std::fs;
 use std::path::Path;
 
+use nix::sys::signal::Signal;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use support::node::{Node, program};
+use support::node::{Node, Process, eventually, program};
 use support::{stderr, stdout};
 use tempfile::TempDir;
 
@@ -64,6 +65,78 @@ fn tokens_say_who_may_do_what() {
         ["lock", "a", "--auth-token-file", "root.secret", "--", own, "lock", "b", "--", "true"];
     node.ends_with(0, &nested);
     node.refuses(5, &["status", "--auth-token-file", "nowhere"], "nowhere");
+}
+
+#[test]
+fn tokens_are_read_again_when_that_is_asked_for() {
+    let folder = TempDir::new().expect("there is room");
+    let tokens = folder.path().join("tokens.toml");
+    let make = |name: &str, rights: &[&str]| {
+        let args = [&["token", name, "--json"], rights].concat();
+        let output = program(&args).output().expect("it starts");
+        let made: serde_json::Value = serde_json::from_str(&stdout(&output)).expect("it is JSON");
+        let text = |field: &str| made[field].as_str().expect("it is text").to_owned();
+        (text("secret"), text("entry"))
+    };
+    let (root, root_entry) = make("root", &["--lock", "", "--admin", ""]);
+    let (ci, ci_entry) = make("ci", &["--lock", "ci/"]);
+    let (late, late_entry) = make("late", &["--lock", "late/"]);
+    let write = |text: &str| fs::write(&tokens, text).expect("it can be written");
+    write(&format!("{root_entry}{ci_entry}"));
+    let mut node = Node::start(&["--tokens", tokens.to_str().expect("it is UTF-8")]);
+    let lock = |node: &Node, token: &str, lock: &str| {
+        let mut program = node.program(&["lock", lock, "--try", "--", "true"]);
+        let output = program.env("CONCLAVE_AUTH_TOKEN", token).output().expect("it starts");
+        output.status.code()
+    };
+    let hold = |node: &Node, token: &str, lock: &str, ttl: &str| {
+        let mut program = node.program(&["lock", lock, "--ttl", ttl]);
+        program.env("CONCLAVE_AUTH_TOKEN", token);
+        let holder = Process::start(node.folder(), program);
+        holder.line();
+        holder
+    };
+    assert_eq!((lock(&node, &ci, "ci/a"), lock(&node, &late, "late/a")), (Some(0), Some(14)));
+    let mut kept = hold(&node, &root, "a", "60s");
+    let mut cut = hold(&node, &ci, "ci/b", "10s");
+    let mut said = 0;
+    let mut hang_up = |node: &mut Node, text: &str| {
+        said += 1;
+        node.process().signal(Signal::SIGHUP);
+        let line = eventually("an answer", || {
+            let stderr = node.process().stderr();
+            stderr.lines().nth(said - 1).filter(|_| stderr.ends_with('\n')).map(str::to_owned)
+        });
+        assert!(line.contains("SIGHUP") && line.contains(text), "{text:?} is not in {line:?}");
+    };
+
+    // A file that cannot be read changes nothing, whatever is wrong with it.
+    write(&format!("{root_entry}\n[[token]]\nname = \"{late}\n"));
+    hang_up(&mut node, "the tokens stay as they were");
+    write("");
+    hang_up(&mut node, "missing field `token`; the tokens stay as they were");
+    fs::remove_file(&tokens).expect("it is there");
+    hang_up(&mut node, "the tokens stay as they were");
+    assert_eq!((lock(&node, &ci, "ci/a"), lock(&node, &late, "late/a")), (Some(0), Some(14)));
+    assert!(kept.is_running() && cut.is_running());
+
+    // One is new, and one is gone; whoever used that may not go on.
+    write(&format!("{root_entry}{late_entry}"));
+    hang_up(&mut node, "knows 2 tokens now");
+    assert_eq!((lock(&node, &ci, "ci/a"), lock(&node, &late, "late/a")), (Some(14), Some(0)));
+    assert!(!cut.status().success(), "{}", cut.stderr());
+    assert!(kept.is_running(), "{}", kept.stderr());
+    let mut take = node.program(&["release", "a", "--force", "--reason", "to see who did it"]);
+    let output = take.env("CONCLAVE_AUTH_TOKEN", &root).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    kept.ends_with(12);
+    eventually("who did it", || {
+        node.process().stderr().contains("by root: to see who did it").then_some(())
+    });
+    let said = node.process().stderr();
+    assert!([&root, &ci, &late].iter().all(|secret| !said.contains(*secret)), "{said}");
+    node.process().signal(Signal::SIGTERM);
+    node.process().ends_with(0);
 }
 
 #[test]

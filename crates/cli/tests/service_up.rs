@@ -7,7 +7,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
+use conclave_client::{Client, Options, SessionOptions};
 use nix::sys::signal::Signal;
 use nix::unistd::Uid;
 use support::node::{Node, Process, eventually, program};
@@ -170,4 +172,98 @@ fn a_node_whose_disk_fails_says_so_and_is_up_again_when_it_can() {
     assert!(holder.is_running());
     holder.signal(Signal::SIGTERM);
     holder.ends_with(0);
+}
+
+#[test]
+fn a_node_tells_its_operator_of_deadlocks_and_of_what_was_taken_by_force() {
+    let mut node = Node::start(&[]);
+    let runtime = tokio::runtime::Runtime::new().expect("there is room");
+    let refused = runtime.block_on(async {
+        let client = Client::connect(Options::new(&node.address)).await.expect("it answers");
+        let open = async |name: &str| {
+            let options = SessionOptions::ttl(Duration::from_mins(1)).name(name);
+            client.open(options).await.expect("there is room")
+        };
+        let (one, two) = (open("one").await, open("two").await);
+        let (_x, _y) = (one.lock("x").await.expect("free"), two.lock("y").await.expect("free"));
+        // Whoever comes second closes the cycle; the younger one is refused in any case.
+        let (first, second) = tokio::join!(async { one.lock("y").await.map(drop) }, async {
+            let refused = two.lock("x").await.map(drop);
+            two.close().await.expect("it answers");
+            refused
+        },);
+        first.expect("the other gave up");
+        second.expect_err("one has to give up")
+    });
+    assert!(refused.to_string().contains("deadlock"), "{refused}");
+
+    let holder = node.begin(&["lock", "backup", "--ttl", "60s", "--name", "nightly"]);
+    let token = holder.line();
+    node.ends_with(0, &["release", "backup", "--force", "--reason", "the disk\nis needed"]);
+    let holder = node.begin(&["lock", "tape", "--ttl", "60s", "--name", "weekly"]);
+    holder.line();
+    let session = node.holder("tape")["who"]["session"].to_string();
+    node.ends_with(0, &["expel", &session, "--reason", "its machine is lost"]);
+    let leader = node.begin(&["elect", "web", "--ttl", "60s", "--name", "web-1", "--once"]);
+    let term = leader.line();
+    node.ends_with(0, &["depose", "web", "--reason", "it serves errors"]);
+    // What does not happen is not told.
+    node.refuses(14, &["depose", "web", "--reason", "again"], "nobody");
+
+    let said = eventually("the last line", || {
+        let said = node.process().stderr();
+        said.contains("it serves errors\n").then_some(said)
+    });
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 4, "{said}");
+    assert!(lines.iter().all(|line| line.starts_with("conclave: ")), "{said}");
+    for (line, parts) in lines.iter().zip([
+        vec!["deadlock: ", "one@", "waits for y", "two@", "waits for x", "; two@", "refused x"],
+        vec!["backup was taken from nightly@", &format!("token {token}: the disk\\nis needed")],
+        vec!["weekly@", &format!("(session {session}) was expelled: its machine is lost")],
+        vec!["web-1@", &format!("was deposed as leader of web, term {term}: it serves errors")],
+    ]) {
+        assert!(parts.iter().all(|part| line.contains(part)), "{parts:?} is not in {line:?}");
+    }
+    // They are also counted.
+    let output = Command::new("curl").args(["-s", &format!("{}/metrics", node.address)]).output();
+    if let Ok(output) = output {
+        let figures = support::stdout(&output);
+        for figure in [
+            "conclave_deadlocks_total 1",
+            "conclave_releases_total{cause=\"forced\"} 1",
+            "conclave_sessions_ended_total{cause=\"expelled\"} 1",
+        ] {
+            assert!(figures.lines().any(|line| line == figure), "{figure} is not in\n{figures}");
+        }
+    }
+    // When the log is read again after a restart, nothing of it is told again.
+    node.crash();
+    node.restart();
+    node.ends_with(0, &["lock", "backup", "--", "true"]);
+    assert_eq!(node.process().stderr(), "");
+}
+
+#[test]
+fn a_node_does_not_wait_for_whoever_reads_what_it_says() {
+    let folder = TempDir::new().expect("there is room");
+    let mut command = program(&["up", "--listen", "127.0.0.1:0", "--json", "--data", "data"]);
+    command.current_dir(folder.path());
+    // Nobody reads this pipe, and there is room for 64 KiB in it.
+    let (_unread, says) = std::io::pipe().expect("there is room");
+    let mut node = Process::start_with(folder.path(), command, Some(says.into()));
+    let up: serde_json::Value = serde_json::from_str(&node.line()).expect("it is JSON");
+    let address = up["listens"].as_str().expect("it listens");
+    let runtime = tokio::runtime::Runtime::new().expect("there is room");
+    runtime.block_on(async {
+        let client = Client::connect(Options::new(address)).await.expect("it answers");
+        let reason = "long ".repeat(50);
+        for _ in 0..500 {
+            let session = client.open(SessionOptions::default()).await.expect("there is room");
+            client.expel(session.id(), &reason).await.expect("it is there");
+        }
+        client.status().await.expect("it answers");
+    });
+    node.signal(Signal::SIGTERM);
+    assert_eq!(node.status().code(), Some(0));
 }

@@ -1,8 +1,9 @@
 //! Who may do what.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use conclave_api::{codes, v1};
+use tokio_util::sync::CancellationToken;
 
 use crate::tokens::Tokens;
 use crate::translate::failed;
@@ -24,7 +25,7 @@ pub(crate) enum Access {
     /// Anybody who can reach it.
     Anybody,
     /// Those who have a token.
-    Known(Tokens),
+    Known(RwLock<Tokens>),
 }
 
 impl Access {
@@ -43,9 +44,27 @@ impl Access {
             let message = "this server asks for a token, as in: Authorization: Bearer …";
             return Err(failed(codes::UNAUTHENTICATED, message));
         };
+        let tokens = tokens.read().unwrap_or_else(PoisonError::into_inner);
         match tokens.holder(secret) {
             Some(rights) => Ok(Caller(Some(rights))),
             None => Err(failed(codes::UNAUTHENTICATED, "nobody is known by this token")),
+        }
+    }
+}
+
+impl Access {
+    /// From now on these are known. Whoever is not any more, or has other rights, is let go, and may come again if
+    /// it can.
+    pub(crate) fn replace(&self, new: Tokens) {
+        if let Self::Known(tokens) = self {
+            tokens.write().unwrap_or_else(PoisonError::into_inner).replace(new);
+        }
+    }
+
+    /// Lets everybody go.
+    pub(crate) fn close(&self) {
+        if let Self::Known(tokens) = self {
+            tokens.read().unwrap_or_else(PoisonError::into_inner).revoke_all();
         }
     }
 }
@@ -55,7 +74,7 @@ impl Access {
 pub(crate) struct Caller(Option<Arc<Rights>>);
 
 /// The rights of somebody who is known by a token.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Rights {
     /// What it is called, for people.
     pub(crate) name: String,
@@ -63,12 +82,32 @@ pub(crate) struct Rights {
     pub(crate) lock: Vec<String>,
     pub(crate) observe: Vec<String>,
     pub(crate) admin: Vec<String>,
+    /// Cancelled when it has them no more.
+    pub(crate) revoked: CancellationToken,
+}
+
+impl Rights {
+    /// Whether somebody may do the same under the same name.
+    pub(crate) fn are(&self, other: &Self) -> bool {
+        let Self { name, lock, observe, admin, revoked: _ } = self;
+        (name, lock, observe, admin) == (&other.name, &other.lock, &other.observe, &other.admin)
+    }
 }
 
 impl Caller {
     /// Somebody who may do everything: whoever can reach a node that asks for no token.
     pub(crate) fn anybody() -> Self {
         Self(None)
+    }
+
+    /// What it is called, if it is known by a token.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.0.as_ref().map(|rights| rights.name.as_str())
+    }
+
+    /// Is cancelled when it has its rights no more, if it is known by a token.
+    pub(crate) fn revoked(&self) -> Option<&CancellationToken> {
+        self.0.as_ref().map(|rights| &rights.revoked)
     }
 
     /// Whether it may do this to a name. Who may take a lock may also see it, and who may do either may

@@ -31,7 +31,7 @@ impl Conclave for Grpc {
 
     async fn talk(&self, request: Request<Streaming<v1::Ask>>) -> Answer<Self::TalkStream> {
         let caller = self.caller(&request)?;
-        let (to, told, presence) = self.0.enter(request.extensions().get().cloned());
+        let (to, told, presence) = self.0.enter(&caller, request.extensions().get().cloned());
         let talk = Talk { service: self.0.clone(), caller, to, presence };
         tokio::spawn(talk.listen(request.into_inner()));
         let metrics = self.0.node.metrics.clone();
@@ -54,7 +54,7 @@ impl Conclave for Grpc {
         let election = request.into_inner().election;
         let allowed = caller.may(Right::Observe, &election);
         allowed.map_err(|failed| self.status(failed))?;
-        Ok(Response::new(observation(&self.0, &election.into(), hang_up).map(Ok).boxed()))
+        Ok(Response::new(observation(&self.0, &caller, &election.into(), hang_up).map(Ok).boxed()))
     }
 
     async fn locks(&self, request: Request<v1::ListLocks>) -> Answer<v1::LockList> {
@@ -162,10 +162,11 @@ fn status(failed: v1::Failed) -> Status {
 /// Who leads an election, now and later.
 pub(crate) fn observation(
     service: &Arc<Service>,
+    caller: &Caller,
     election: &Name,
     hang_up: Option<HangUp>,
 ) -> impl Stream<Item = v1::Leader> + Send + 'static + use<> {
-    let (to, told, presence) = service.enter(hang_up);
+    let (to, told, presence) = service.enter(caller, hang_up);
     service.node.with_both(|hub, machine| {
         hub.observe(election, &to);
         let eye = Eye { machine, now: machine.now() };

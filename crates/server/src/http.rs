@@ -180,7 +180,7 @@ impl Site {
         let v1::ObserveElection { election } = query(uri)?;
         named_at_all(&election, "election")?;
         caller.may(Right::Observe, &election)?;
-        let leaders = observation(&self.service, &election.into(), hang_up);
+        let leaders = observation(&self.service, caller, &election.into(), hang_up);
         let events = leaders.map(|leader| Event::default().event("leader").json_data(leader));
         Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
     }

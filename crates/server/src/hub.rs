@@ -18,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 
+use crate::herald::Herald;
 use crate::listen::HangUp;
 use crate::translate::{self, Eye};
 
@@ -79,6 +80,8 @@ pub(crate) enum Target {
     Task(oneshot::Sender<Result<Result<Reply, Error>, String>>),
     /// A client that asked this alone, when the request has been answered for good.
     Caller(oneshot::Sender<Told>),
+    /// An operator of this name, as soon as it is done.
+    Operator(String, oneshot::Sender<Told>),
     /// A client's stream.
     Stream(Asker),
     /// All who want sessions to live on.
@@ -114,6 +117,8 @@ pub(crate) struct Hub {
     /// Who waits for the answer to a single request.
     callers: BTreeMap<(SessionId, RequestId), oneshot::Sender<Told>>,
     observers: BTreeMap<Name, Vec<Outbound>>,
+    /// For operators.
+    pub(crate) herald: Herald,
     /// What each connection has to do with.
     connections: BTreeMap<u64, Interests>,
 }
@@ -227,6 +232,7 @@ impl Hub {
                 (Some(asked), Ok(Reply::Waiting)) => drop(self.callers.insert(asked, caller)),
                 _ => drop(caller.send(translate::answer(answer, machine))),
             },
+            Target::Operator(_, caller) => drop(caller.send(translate::answer(answer, machine))),
             Target::Stream(asker) => {
                 if let Ok(Reply::Opened { session }) = answer {
                     self.attach(session, &asker.to);
@@ -302,6 +308,7 @@ impl Hub {
                 let deposed = v1::Deposed { election, term: term.0, cause };
                 self.push(session, 0, || Told::Deposed(deposed));
             }
+            // Of deadlocks, operators are told; who was refused has been answered.
             Event::Granted { .. } | Event::Released { .. } | Event::Deadlock { .. } => {}
         }
     }
@@ -337,7 +344,7 @@ pub(crate) fn refuse(target: Target, why: &str) {
     match target {
         Target::Nobody => {}
         Target::Task(task) => drop(task.send(Err(why.to_owned()))),
-        Target::Caller(caller) => drop(caller.send(failed())),
+        Target::Caller(caller) | Target::Operator(_, caller) => drop(caller.send(failed())),
         Target::Stream(asker) => asker.to.tell(asker.session, asker.id, failed()),
         Target::Alive(all) => all.into_iter().for_each(|renewal| refuse(renewal.target, why)),
     }

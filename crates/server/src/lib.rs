@@ -8,7 +8,8 @@
 //!
 //! * `log` keeps the log in files, by way of the crate `conclave-journal`.
 //! * `proposer` gathers commands into entries of the log.
-//! * `state` carries out what is committed, and writes snapshots; `hub` tells those concerned.
+//! * `state` carries out what is committed, and writes snapshots; `hub` tells those concerned,
+//!   and `herald` operators.
 //! * `clock` tells the time that commands get; `heart` lets it pass.
 //! * `node` starts all that.
 //! * `service` answers whatever clients may ask, `access` and `tokens` know who may, `translate` stands between their
@@ -20,6 +21,7 @@ mod access;
 mod clock;
 mod grpc;
 mod heart;
+mod herald;
 mod http;
 mod hub;
 mod listen;
@@ -38,6 +40,7 @@ mod translate;
 use conclave_machine::{Command, Time};
 use serde::{Deserialize, Serialize};
 
+pub use herald::Notices;
 pub use listen::Tls;
 pub use node::{Node, NodeError, Options};
 pub use serve::{ServeError, ServeOptions, Server};

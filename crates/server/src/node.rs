@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use crate::Types;
 use crate::clock::Clock;
 use crate::heart::{Beat, Health, Heart, Renewals};
+use crate::herald::Notices;
 use crate::hub::{Hub, Renewal, Target, refuse};
 use crate::log::Log;
 use crate::metrics::Metrics;
@@ -222,6 +223,11 @@ impl Node {
     /// For how long it has been up.
     pub(crate) fn up(&self) -> Duration {
         self.clock.now().since(self.begun)
+    }
+
+    /// What operators want to know of, from now on.
+    pub fn notices(&self) -> Notices {
+        self.state.with_hub(|hub| hub.herald.listen())
     }
 
     /// Why nothing is granted at present, if nothing is.

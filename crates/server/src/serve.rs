@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -113,6 +113,10 @@ fn hint(error: &io::Error) -> &'static str {
     }
 }
 
+fn read(path: &Path) -> Result<Tokens, ServeError> {
+    Tokens::read(path).map_err(|error| ServeError::Tokens { path: path.to_owned(), error })
+}
+
 /// How many streams and calls one connection may have open. Those who wait in queues are among them, and
 /// to release a lock must be possible still.
 const MOST_STREAMS: u32 = 20_000;
@@ -143,6 +147,8 @@ const PATIENCE: u32 = 2000;
 pub struct Server {
     address: SocketAddr,
     service: Arc<Service>,
+    /// The file that says who is known by which token.
+    tokens: Option<PathBuf>,
     listening: JoinHandle<Result<(), tonic::transport::Error>>,
 }
 
@@ -158,12 +164,9 @@ impl Server {
         let ServeOptions { node, listen, bounds, tls, tokens, .. } = options;
         let certified = tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
         let tls = tls.map(|tls| tls.read()).transpose().map_err(ServeError::Tls)?;
-        let access = match tokens {
+        let access = match &tokens {
             None => Access::Anybody,
-            Some(path) => {
-                let tokens = Tokens::read(&path);
-                Access::Known(tokens.map_err(|error| ServeError::Tokens { path, error })?)
-            }
+            Some(path) => Access::Known(read(path)?.into()),
         };
         // Before the node, so that a port in use costs nothing.
         let bound =
@@ -198,7 +201,7 @@ impl Server {
             .initial_connection_window_size(1 << 21)
             .add_routes(Routes::from(routes).prepare())
             .serve_with_incoming_shutdown(incoming, closing.cancelled_owned());
-        Ok(Self { address, service, listening: tokio::spawn(server) })
+        Ok(Self { address, service, tokens, listening: tokio::spawn(server) })
     }
 
     /// Where it listens.
@@ -211,6 +214,16 @@ impl Server {
         &self.service.node
     }
 
+    /// Reads the tokens again, and says how many there are. Clients whose token is not there any more, or has other
+    /// rights, are sent away. If the file cannot be read, all stays as it is. Without tokens, there is nothing to do.
+    pub fn read_tokens_again(&self) -> Result<usize, ServeError> {
+        let Some(path) = &self.tokens else { return Ok(0) };
+        let tokens = read(path)?;
+        let count = tokens.len();
+        self.service.access.replace(tokens);
+        Ok(count)
+    }
+
     /// Stops: clients are sent away, and find their sessions as they left them when the node is up again.
     pub fn stop(self) -> BoxFuture<'static, Result<(), ServeError>> {
         Box::pin(self.end())
@@ -218,7 +231,7 @@ impl Server {
 
     async fn end(self) -> Result<(), ServeError> {
         let Self { service, listening, .. } = self;
-        service.closing.cancel();
+        service.close();
         // A connection that does not end by itself is not waited for.
         let ended = tokio::time::timeout(Duration::from_millis(PATIENCE.into()), listening).await;
         if let Ok(Ok(Err(error))) = ended {

@@ -57,14 +57,23 @@ impl Service {
         Self { node, closing, bounds, access, connections: AtomicU64::new(0) }
     }
 
+    /// All connections have to end.
+    pub(crate) fn close(&self) {
+        self.closing.cancel();
+        self.access.close();
+    }
+
     /// Somebody is there: the way to it, what goes that way, and what it is forgotten with.
     pub(crate) fn enter(
         self: &Arc<Self>,
+        caller: &Caller,
         hang_up: Option<HangUp>,
     ) -> (Outbound, mpsc::Receiver<Result<v1::Tell, Status>>, Presence) {
         let connection = self.connections.fetch_add(1, Ordering::Relaxed);
         let cut_off = self.node.metrics.cut_off.clone();
-        let end = End { cut: self.closing.child_token(), hang_up, cut_off };
+        // Whoever has a token is let go with it.
+        let cut = caller.revoked().unwrap_or(&self.closing).child_token();
+        let end = End { cut, hang_up, cut_off };
         let (to, told) = Outbound::new(connection, end);
         (to, told, Presence { service: self.clone(), connection })
     }
@@ -188,26 +197,29 @@ impl Service {
         caller.may(Right::Admin, &take.lock)?;
         let (lock, token) = (take.lock.into(), take.token.map(Token));
         let reason = reason(take.reason)?;
-        self.administer(Command::ForceRelease { lock, token, reason }).await
+        self.administer(caller, Command::ForceRelease { lock, token, reason }).await
     }
 
     pub(crate) async fn expel(&self, caller: &Caller, end: v1::EndSession) -> Answer<v1::Done> {
         caller.may_all(Right::Admin)?;
         let (session, reason) = (SessionId(end.session), reason(end.reason)?);
-        self.administer(Command::Expel { session, reason }).await
+        self.administer(caller, Command::Expel { session, reason }).await
     }
 
     pub(crate) async fn depose(&self, caller: &Caller, end: v1::EndLeadership) -> Answer<v1::Done> {
         caller.may(Right::Admin, &end.election)?;
         let (election, reason) = (end.election.into(), reason(end.reason)?);
-        self.administer(Command::Depose { election, reason }).await
+        self.administer(caller, Command::Depose { election, reason }).await
     }
 
-    async fn administer(&self, command: Command) -> Answer<v1::Done> {
-        match self.done(command).await? {
-            Told::Failed(failed) => Err(failed),
-            _ => Ok(v1::Done {}),
-        }
+    async fn administer(&self, caller: &Caller, command: Command) -> Answer<v1::Done> {
+        let (told, answer) = oneshot::channel();
+        let target = match caller.name() {
+            Some(name) => Target::Operator(name.to_owned(), told),
+            None => Target::Caller(told),
+        };
+        self.node.submit(command, target);
+        answered(answer).await.map(|_| v1::Done {})
     }
 
     pub(crate) fn status(&self) -> v1::NodeStatus {

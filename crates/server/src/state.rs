@@ -14,7 +14,7 @@ use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::hub::Hub;
+use crate::hub::{Hub, Target};
 use crate::metrics::{Meter, Metrics};
 use crate::{Batch, Carried, Types};
 
@@ -125,10 +125,16 @@ impl Inner {
                 Command::Request { session, request, .. } => Some((session, request)),
                 _ => None,
             };
-            let mut events = Vec::new();
-            let answer = machine.apply(batch.at, command, &mut events);
             // Nobody waits while the log is read again after a restart.
             let (target, received) = targets.next().unzip();
+            let by = match &target {
+                Some(Target::Operator(name, _)) => Some(name.as_str()),
+                _ => None,
+            };
+            let order = hub.herald.order(&command, by, machine);
+            let mut events = Vec::new();
+            let answer = machine.apply(batch.at, command, &mut events);
+            hub.herald.tell(order.as_ref(), &events, machine);
             if let Some(meter) = meter {
                 meter.carried(asked, received, &answer, &events);
             }

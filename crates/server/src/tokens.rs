@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use tokio_util::sync::CancellationToken;
 
 use crate::access::Rights;
 
@@ -73,7 +74,11 @@ impl Tokens {
     }
 
     fn parse(text: &str) -> Result<Self, String> {
-        let file: File = toml::from_str(text).map_err(|error| error.to_string())?;
+        let file: File = toml::from_str(text).map_err(|error| {
+            // One line, and nothing of what is in the file.
+            let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+            format!("line {}: {}", before.matches('\n').count() + 1, error.message())
+        })?;
         let mut all = BTreeMap::new();
         for Entry { name, sha256, lock, observe, admin } in file.token {
             let digest = unhex(&sha256).ok_or_else(|| {
@@ -81,7 +86,8 @@ impl Tokens {
                     "the sha256 of {name:?} has to be 64 hex digits; `conclave token` makes one"
                 )
             })?;
-            let rights = Rights { name: name.clone(), lock, observe, admin };
+            let revoked = CancellationToken::new();
+            let rights = Rights { name: name.clone(), lock, observe, admin, revoked };
             if all.insert(digest, Arc::new(rights)).is_some() {
                 return Err(format!("the token of {name:?} is there twice"));
             }
@@ -90,6 +96,27 @@ impl Tokens {
             return Err("there is no [[token]] in it, so nobody could do anything".to_owned());
         }
         Ok(Self(all))
+    }
+
+    /// How many are known.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Only these are known from now on. The rights of others are revoked, and so are those that were changed.
+    pub(crate) fn replace(&mut self, mut new: Self) {
+        for (digest, rights) in std::mem::take(&mut self.0) {
+            match new.0.get_mut(&digest) {
+                Some(same) if same.are(&rights) => *same = rights,
+                _ => rights.revoked.cancel(),
+            }
+        }
+        *self = new;
+    }
+
+    /// Revokes the rights of all.
+    pub(crate) fn revoke_all(&self) {
+        self.0.values().for_each(|rights| rights.revoked.cancel());
     }
 
     /// Who has this secret.
@@ -141,6 +168,29 @@ mod tests {
         assert!(tokens.holder(b"conclave-").is_none() && tokens.holder(b"").is_none());
         assert!(!entry.contains(&secret));
         assert_eq!(format!("{tokens:?}"), "{\"ci\"}");
+    }
+
+    #[test]
+    fn rights_that_are_not_in_a_new_file_are_revoked_and_others_are_not() {
+        let rights = |lock: &str| TokenRights { lock: vec![lock.into()], ..TokenRights::default() };
+        let [kept, changed, gone] =
+            ["kept", "changed", "gone"].map(|it| new_token(it, rights("a")));
+        let mut tokens =
+            Tokens::parse(&format!("{}{}{}", kept.1, changed.1, gone.1)).expect("good");
+        let before =
+            [&kept, &changed, &gone].map(|it| tokens.holder(it.0.as_bytes()).expect("known"));
+        let (added, other) = (new_token("added", rights("b")), changed.1.replace("\"a\"", "\"b\""));
+        let file = format!("{}{}{}", kept.1, other, added.1);
+        tokens.replace(Tokens::parse(&file).expect("good"));
+        assert_eq!(before.map(|rights| rights.revoked.is_cancelled()), [false, true, true]);
+        let may = |secret: &str| Some(tokens.holder(secret.as_bytes())?.lock.clone());
+        assert_eq!(may(&kept.0), Some(vec!["a".to_owned()]));
+        assert_eq!(may(&changed.0), Some(vec!["b".to_owned()]));
+        assert_eq!((may(&gone.0), tokens.len()), (None, 3));
+        assert!(may(&added.0).is_some());
+        let one = tokens.holder(kept.0.as_bytes()).expect("known");
+        tokens.revoke_all();
+        assert!(one.revoked.is_cancelled());
     }
 
     #[test]

@@ -21,7 +21,7 @@ Examples:
   conclave lock ci/build --auth-token-file ci.secret -- make
 
 The secret is printed once and kept nowhere: the file has only its digest, and may be read by anybody. A
-node reads the file when it starts.";
+node reads the file when it starts, and again when it gets SIGHUP.";
 
 /// Flags of `conclave token`.
 #[derive(Clone, Debug, clap::Args)]

@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{PathBuf, absolute};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread;
 use std::time::Duration;
 
 use conclave_api::DEFAULT_ADDRESS;
@@ -13,7 +15,7 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use crate::service::{Signals, Trouble, one_thread};
+use crate::service::{Signals, Trouble, one_thread, plural};
 use crate::terminal::{BOLD, DIM, paint};
 use crate::{Done, Failure, Terminal};
 
@@ -29,7 +31,9 @@ Examples:
 
 Whatever it has granted is on disk before it says so. Ctrl-C or SIGTERM stops it, a second one at once;
 sessions live on meanwhile, and get their full time-to-live when it is up again. If the disk fails, it says
-so, and opens its directory again every second until that works.
+so, and opens its directory again every second until that works. Deadlocks, and what operators take by
+force and why, are written to standard error, a line each. SIGHUP has it read the file of --tokens again:
+clients whose token is gone or has other rights are cut off. Without --tokens, SIGHUP stops it.
 
 Policies for --deadlocks:
   detect                  the youngest session of a cycle gets an error that names the cycle
@@ -88,9 +92,11 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 /// Runs a node until somebody says to stop.
 pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<Done, Failure> {
     let runtime = one_thread()?;
-    let done = runtime.block_on(serve(args, terminal, out));
+    let scribe = Scribe::new(*terminal);
+    let done = runtime.block_on(serve(args, &scribe, out));
     // Whoever is still connected is not waited for.
     runtime.shutdown_timeout(Duration::from_millis(100));
+    scribe.finish();
     done
 }
 
@@ -99,11 +105,8 @@ const LOOK: Duration = Duration::from_secs(1);
 /// For how long a node that has failed may take to let go of its directory.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-async fn serve(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<Done, Failure> {
-    let log = |line: &str| {
-        // Standard error may be closed; then there is nobody to tell.
-        let _ = writeln!(terminal.stderr(), "conclave: {line}");
-    };
+async fn serve(args: &Args, scribe: &Scribe, out: &mut dyn Write) -> Result<Done, Failure> {
+    let log = |line: &str| scribe.write(line);
     let mut signals = Signals::listen().map_err(Failure::Output)?;
     // A file that may not grow any more is a fault of the disk as any other, and no reason to be killed.
     let _heard = signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).map_err(Failure::Output)?;
@@ -115,17 +118,31 @@ async fn serve(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<
     if args.deadlocks.is_some_and(|wanted| wanted != policy) {
         log(&format!("the directory was made with --deadlocks {policy}, and that stays so"));
     }
+    scribe.follow(&server);
     args.greet(server.address(), policy, out)?;
+    let reloads = args.tokens.is_some();
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut trouble = None;
     loop {
         tokio::select! {
-            stop = signals.stop() => {
-                log(&format!("{stop}: stops"));
+            signal = signals.stop() => {
+                if signal == Signal::SIGHUP && reloads {
+                    match server.read_tokens_again() {
+                        Ok(count) => {
+                            let tokens = plural(count as u64, "token");
+                            log(&format!("{signal}: knows {tokens} now"));
+                        }
+                        Err(error) => {
+                            log(&format!("{signal}: {error}; the tokens stay as they were"));
+                        }
+                    }
+                    continue;
+                }
+                log(&format!("{signal}: stops"));
                 tokio::select! {
                     stopped = server.stop() => stopped.map_err(failure)?,
-                    signal = signals.stop() => return Ok(Done::signal(signal as i32)),
+                    signal = stop(&mut signals, reloads) => return Ok(Done::signal(signal as i32)),
                 }
                 log("has stopped; sessions live on when it is up again");
                 return Ok(Done::Well);
@@ -136,8 +153,9 @@ async fn serve(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<
                 let _ = timeout(PATIENCE, server.stop()).await;
                 tokio::select! {
                     started = start_again(&options, &log) => server = started,
-                    signal = signals.stop() => return Ok(Done::signal(signal as i32)),
+                    signal = stop(&mut signals, reloads) => return Ok(Done::signal(signal as i32)),
                 }
+                scribe.follow(&server);
                 log("is up again");
             }
             _ = look.tick() => {
@@ -150,6 +168,65 @@ async fn serve(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<
                 trouble = now;
             }
         }
+    }
+}
+
+/// Waits for a signal that says to stop.
+async fn stop(signals: &mut Signals, reloads: bool) -> Signal {
+    loop {
+        let signal = signals.stop().await;
+        // The tokens are read whenever it starts.
+        if !(reloads && signal == Signal::SIGHUP) {
+            return signal;
+        }
+    }
+}
+
+/// How many lines may wait to be written.
+const LINES: usize = 256;
+
+/// Writes lines to standard error, from a thread of its own: if nobody reads them, the node goes on all the same, and
+/// lines are left out.
+struct Scribe {
+    lines: SyncSender<String>,
+    /// Closed when the thread has ended.
+    written: Receiver<()>,
+}
+
+impl Scribe {
+    fn new(terminal: Terminal) -> Self {
+        let (lines, queue) = sync_channel::<String>(LINES);
+        let (open, written) = sync_channel(0);
+        thread::spawn(move || {
+            let _open: SyncSender<()> = open;
+            for line in queue {
+                // Standard error may be closed; then there is nobody to tell.
+                let _ = writeln!(terminal.stderr(), "conclave: {line}");
+            }
+        });
+        Self { lines, written }
+    }
+
+    fn write(&self, line: &str) {
+        let _ = self.lines.try_send(line.to_owned());
+    }
+
+    /// Writes down what operators want to know of, until the node has stopped.
+    fn follow(&self, server: &Server) {
+        let (notices, lines) = (server.node().notices(), self.lines.clone());
+        thread::spawn(move || {
+            for line in notices {
+                if lines.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    /// Waits until all is written, unless nobody reads it.
+    fn finish(self) {
+        drop(self.lines);
+        let _ = self.written.recv_timeout(LOOK);
     }
 }
 

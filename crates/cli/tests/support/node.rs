@@ -61,12 +61,22 @@ pub(crate) struct Process {
 
 impl Process {
     /// Starts it; `folder` is for what it prints.
-    pub(crate) fn start(folder: &Path, mut command: Command) -> Self {
+    pub(crate) fn start(folder: &Path, command: Command) -> Self {
+        Self::start_with(folder, command, None)
+    }
+
+    /// The same; what it complains about goes elsewhere.
+    pub(crate) fn start_with(
+        folder: &Path,
+        mut command: Command,
+        complaints: Option<Stdio>,
+    ) -> Self {
         thread_local!(static COUNT: Cell<u32> = const { Cell::new(0) });
         let count = COUNT.replace(COUNT.get() + 1);
         let (out, err) = (folder.join(format!("{count}.out")), folder.join(format!("{count}.err")));
         let file = |path: &Path| File::create(path).expect("it can be written");
-        let child = command.stdout(file(&out)).stderr(file(&err)).spawn().expect("it starts");
+        let complaints = complaints.unwrap_or_else(|| file(&err).into());
+        let child = command.stdout(file(&out)).stderr(complaints).spawn().expect("it starts");
         Self { child, out, err }
     }
 
