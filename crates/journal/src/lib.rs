@@ -1,4 +1,4 @@
-//! Journal in files, one after the other, each on disk before the next is written. So a frame that is
+//! Frames in files, one after the other, each on disk before the next is written. So a frame that is
 //! damaged although a later one is whole was whole once, and that is an error; one that is damaged and the
 //! last was being written when the power failed, was never acknowledged, and is cut off.
 //!
@@ -17,7 +17,7 @@ mod tests;
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
@@ -58,8 +58,20 @@ pub struct Place {
     /// The number of its file.
     pub file: u64,
     /// Where its content begins, and how long that is.
-    at: usize,
-    length: usize,
+    at: u32,
+    length: u32,
+}
+
+impl Place {
+    /// How long the frame's content is.
+    pub fn length(self) -> usize {
+        self.length as usize
+    }
+
+    fn new(file: u64, frame: usize, length: usize) -> io::Result<Self> {
+        let short = |number| u32::try_from(number).map_err(io::Error::other);
+        Ok(Self { file, at: short(frame + HEAD)?, length: short(length)? })
+    }
 }
 
 impl Journal {
@@ -86,7 +98,7 @@ impl Journal {
                     return Err(missing());
                 }
                 let length = content.len();
-                show(Place { file: number, at: end + HEAD, length }, content)?;
+                show(Place::new(number, end, length)?, content)?;
                 last = Some((files.len(), end, room_for(length)));
                 (end, next) = (end + room_for(length), Some(sequence + 1));
             }
@@ -151,15 +163,14 @@ impl Journal {
         self.failed = true;
         let length = frame.len() - HEAD;
         let (file, at) = (self.last(), self.end);
-        let short = u32::try_from(length).map_err(io::Error::other)?;
-        frame[..4].copy_from_slice(&short.to_be_bytes());
+        let place = Place::new(file.number, at, length)?;
+        frame[..4].copy_from_slice(&place.length.to_be_bytes());
         frame[8..HEAD].copy_from_slice(&self.next.to_be_bytes());
         frame.resize(room_for(length), 0);
         let sum = sum(file.salt, &frame[..4], &frame[8..]);
         frame[4..8].copy_from_slice(&sum);
         file.file.write_all_at(frame, at as u64)?;
         file.file.sync_data()?;
-        let place = Place { file: file.number, at: at + HEAD, length };
         self.failed = false;
         self.next += 1;
         self.end += frame.len();
@@ -174,8 +185,8 @@ impl Journal {
     pub fn read(&self, place: Place) -> io::Result<Vec<u8>> {
         let first = self.files[0].number;
         let file = &self.files[(place.file - first) as usize];
-        let mut content = vec![0; place.length];
-        file.file.read_exact_at(&mut content, place.at as u64)?;
+        let mut content = vec![0; place.length()];
+        file.file.read_exact_at(&mut content, place.at.into())?;
         Ok(content)
     }
 
@@ -235,7 +246,8 @@ fn make(directory: &Path, number: u64, full: usize) -> io::Result<Numbered> {
     let mut header = [MAGIC.as_slice(), &number.to_be_bytes(), &salt].concat();
     header.extend(crc32fast::hash(&header).to_be_bytes());
     file.write_all(&header)?;
-    match file.write_all(&vec![0; full.saturating_sub(HEADER)]) {
+    let zeros = full.saturating_sub(HEADER) as u64;
+    match io::copy(&mut io::repeat(0).take(zeros), &mut file) {
         // It gets longer as it is written, if there is room then.
         Err(error) if error.kind() != io::ErrorKind::StorageFull => return Err(error),
         _ => {}

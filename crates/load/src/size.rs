@@ -118,12 +118,18 @@ const SESSIONS: usize = 10_000;
 /// For how long keepalives are watched.
 const WATCHED: Duration = Duration::from_secs(20);
 
-/// What locks and sessions take of the server's memory, and keepalives of its time.
+/// What locks and sessions take of a server's memory, and keepalives of its time. Each server is a new one: what was
+/// given back is used again, and would not be seen.
 pub(crate) async fn memory(
     options: &Options,
     report: &mut dyn FnMut(Figure),
 ) -> Result<(), LoadError> {
-    let server = Server::start(options, "memory").await?;
+    locks_held(options, report).await?;
+    sessions_idle(options, report).await
+}
+
+async fn locks_held(options: &Options, report: &mut dyn FnMut(Figure)) -> Result<(), LoadError> {
+    let server = Server::start(options, "locks").await?;
     // What is taken once and for all is taken first.
     let session = locks::connect(server.address(), "holder").await?;
     session.lock("first").await?.release().await?;
@@ -134,23 +140,25 @@ pub(crate) async fn memory(
         let wants = names.iter().map(conclave_client::Want::exclusive);
         guards.push(session.lock_all(wants).await?);
     }
-    let with_locks = server.memory()?;
-    let each = (with_locks - before) / LOCKS as f64;
+    let each = (server.memory()? - before) / LOCKS as f64;
     report(at_most(format!("memory per lock, {LOCKS} held"), each, "bytes", 300.0));
-    for guard in guards {
-        guard.release().await?;
-    }
+    drop(guards);
+    server.stop().await
+}
+
+async fn sessions_idle(options: &Options, report: &mut dyn FnMut(Figure)) -> Result<(), LoadError> {
+    let server = Server::start(options, "sessions").await?;
+    let first = locks::connect(server.address(), "first").await?;
     let before = server.memory()?;
     let sessions = sessions(server.address(), 10, SESSIONS).await?;
-    let with_sessions = server.memory()?;
-    let each = (with_sessions - before).max(0.0) / SESSIONS as f64;
+    let each = (server.memory()? - before) / SESSIONS as f64;
     report(at_most(format!("memory per session, {SESSIONS} idle"), each, "bytes", 2048.0));
     let before = server.work()?;
     tokio::time::sleep(WATCHED).await;
     let share = (server.work()? - before).as_secs_f64() / WATCHED.as_secs_f64() * 100.0;
     let what = format!("{SESSIONS} sessions kept alive, time-to-live 10 s");
     report(at_most(what, share, "% of a core", 10.0));
-    drop(sessions);
+    drop((first, sessions));
     server.stop().await
 }
 

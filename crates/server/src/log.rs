@@ -19,7 +19,7 @@ use std::time::Duration;
 use conclave_journal::{HEAD, Journal, Place};
 use openraft::alias::{EntryOf, LogIdOf, VoteOf};
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
-use openraft::{EntryPayload, OptionalSend, RaftLogReader};
+use openraft::{OptionalSend, RaftLogReader};
 use prometheus_client::metrics::histogram::Histogram;
 use serde::{Deserialize, Serialize};
 
@@ -48,9 +48,9 @@ struct Content {
     purged: Option<LogIdOf<Types>>,
     /// Where the entries after that are.
     entries: VecDeque<Written>,
-    /// The newest of them, which are going to be carried out.
-    recent: VecDeque<EntryOf<Types>>,
-    /// How many commands those have.
+    /// The newest of them, which are going to be carried out, and how many bytes each was written as.
+    recent: VecDeque<(EntryOf<Types>, usize)>,
+    /// How many bytes that is in all.
     weight: usize,
 }
 
@@ -66,19 +66,19 @@ struct Written {
 /// What a frame contains: changes of the log, in this order. The first of a file says everything that files
 /// before it said, except for entries.
 #[derive(Default, Serialize, Deserialize)]
-struct Change<Entries> {
+struct Change {
     vote: Option<VoteOf<Types>>,
     purged: Option<LogIdOf<Types>>,
     /// This entry and those after it are void.
     void_from: Option<u64>,
-    entries: Entries,
+    entries: Vec<EntryOf<Types>>,
 }
 
 /// How long a file is.
 const FILE: usize = 8 << 20;
 
-/// How many commands the entries that are kept in memory may have.
-const RECENT: usize = 16 * 1024;
+/// How many bytes of entries are kept in memory; the last entry is in any case.
+const RECENT: usize = 64 << 10;
 
 /// How long a disk may take that is not slow.
 const QUICK: Duration = Duration::from_millis(1);
@@ -117,13 +117,13 @@ impl Log {
     }
 }
 
-fn decode(bytes: &[u8]) -> io::Result<Change<Vec<EntryOf<Types>>>> {
+fn decode(bytes: &[u8]) -> io::Result<Change> {
     postcard::from_bytes(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 impl Inner {
     /// Writes a change down, and makes it.
-    fn change(&mut self, mut change: Change<Vec<EntryOf<Types>>>) -> io::Result<()> {
+    fn change(&mut self, mut change: Change) -> io::Result<()> {
         let begun = metrics::now();
         self.encode(&change)?;
         if self.journal.make_room(self.buffer.len() - HEAD)? {
@@ -138,7 +138,7 @@ impl Inner {
         Ok(())
     }
 
-    fn encode(&mut self, change: &Change<Vec<EntryOf<Types>>>) -> io::Result<()> {
+    fn encode(&mut self, change: &Change) -> io::Result<()> {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
         buffer.resize(HEAD, 0);
@@ -155,7 +155,7 @@ impl Inner {
         let place = |index: u64| (index.saturating_sub(first) as usize).min(entries.len());
         let old = entries.len() - recent.len();
         let read = |nth: usize| match nth.checked_sub(old) {
-            Some(nth) => Ok(recent[nth].clone()),
+            Some(nth) => Ok(recent[nth].0.clone()),
             None => {
                 let Written { place, nth, .. } = entries[nth];
                 let change = decode(&self.journal.read(place)?)?;
@@ -180,7 +180,7 @@ impl Content {
         }
     }
 
-    fn apply(&mut self, place: Place, change: Change<Vec<EntryOf<Types>>>) {
+    fn apply(&mut self, place: Place, change: Change) {
         let Change { vote, purged, void_from, entries } = change;
         self.vote = vote.or(self.vote);
         if let Some(purged) = purged {
@@ -189,15 +189,16 @@ impl Content {
         if let Some(from) = void_from {
             while self.entries.back().is_some_and(|last| last.id.index >= from) {
                 self.entries.pop_back();
-                if let Some(entry) = self.recent.pop_back() {
-                    self.weight -= weight(&entry);
+                if let Some((_, weight)) = self.recent.pop_back() {
+                    self.weight -= weight;
                 }
             }
         }
+        let weight = place.length() / entries.len().max(1);
         for (nth, entry) in (0..).zip(entries) {
             self.entries.push_back(Written { id: entry.log_id, place, nth });
-            self.weight += weight(&entry);
-            self.recent.push_back(entry);
+            self.weight += weight;
+            self.recent.push_back((entry, weight));
         }
         while self.weight > RECENT && self.recent.len() > 1 {
             self.forget_oldest();
@@ -215,16 +216,9 @@ impl Content {
     }
 
     fn forget_oldest(&mut self) {
-        if let Some(oldest) = self.recent.pop_front() {
-            self.weight -= weight(&oldest);
+        if let Some((_, weight)) = self.recent.pop_front() {
+            self.weight -= weight;
         }
-    }
-}
-
-fn weight(entry: &EntryOf<Types>) -> usize {
-    match &entry.payload {
-        EntryPayload::Normal(batch) => 1 + batch.commands.len(),
-        EntryPayload::Blank | EntryPayload::Membership(_) => 1,
     }
 }
 
