@@ -72,7 +72,7 @@ fn outlast_a_lease(node: &Node, ttl: &str, step: impl FnOnce()) {
     gone.signal(Signal::SIGKILL);
     gone.status();
     step();
-    node.ends_with(0, &["lock", "--ttl", "60s", "other", "--", "true"]);
+    node.begin(&["lock", "--ttl", "60s", "other", "--", "true"]).ends_with(0);
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn steps_of_the_clock_on_the_wall_change_nothing() {
         assert_eq!((&holds["token"], &holds["who"]), (&held["token"], &held["who"]), "{step}");
         node.waiters("disk", 1);
         // A wait ends in its time, too.
-        node.refuses(11, &["lock", "--timeout", "200ms", "disk", "--", "true"], "disk");
+        node.begin(&["lock", "--timeout", "200ms", "disk", "--", "true"]).ends_with(11);
     }
     holder.signal(Signal::SIGTERM);
     holder.status();
