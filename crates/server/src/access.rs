@@ -50,9 +50,7 @@ impl Access {
             None => Err(failed(codes::UNAUTHENTICATED, "nobody is known by this token")),
         }
     }
-}
 
-impl Access {
     /// From now on these are known. Whoever is not any more, or has other rights, is let go, and may come again if
     /// it can.
     pub(crate) fn replace(&self, new: Tokens) {
