@@ -190,9 +190,10 @@ async fn acquisition(
 
 /// How many locks are taken and given back in a second, if nobody wants another's.
 ///
-/// With etcd, to give a lock back has to be confirmed before it is asked for again: its calls are not
-/// ordered, and what is given back later would be what has been taken again. Here a client's requests are one
-/// stream, so a guard can be dropped. Both ways are measured.
+/// What is wanted concerns clients with a connection each that wait for every release to be confirmed, as those
+/// of etcd have to: its calls are not ordered, and what is given back later would be what has been taken
+/// again. Here a client's requests are one stream, so a guard can be dropped; that is measured, too, and
+/// clients that share a connection.
 async fn throughput(
     options: &Options,
     address: SocketAddr,
@@ -202,21 +203,19 @@ async fn throughput(
     let span = options.span;
     let apart = arrangement.connections == arrangement.clients;
     let wanted = |bound| apart.then_some(bound);
+    let confirmed = |rate| Figure::plain("own locks, each release confirmed", rate, "/s");
+    let dropped = |rate| Figure::plain("own locks, guards dropped", rate, "/s");
     let echo = echo::rate(address, arrangement, span).await?;
     report(Figure::plain(format!("echo, {arrangement}"), echo, "/s"));
-    let dropped = locks::uncontended(address, arrangement, Release::Dropped, span).await?.rate;
-    let figure = Figure::plain("own locks", dropped, "/s");
-    report(figure.beside("echo", dropped / echo, wanted(Bound::AtLeast(0.25))));
-    let confirmed = locks::uncontended(address, arrangement, Release::Confirmed, span).await?.rate;
-    let figure = Figure::plain("own locks, each release confirmed", confirmed, "/s");
-    report(figure.beside("echo", confirmed / echo, wanted(Bound::AtLeast(0.25))));
+    let waits = locks::uncontended(address, arrangement, Release::Confirmed, span).await?.rate;
+    report(confirmed(waits).beside("echo", waits / echo, wanted(Bound::AtLeast(0.25))));
+    let goes_on = locks::uncontended(address, arrangement, Release::Dropped, span).await?.rate;
+    report(dropped(goes_on).beside("echo", goes_on / echo, None));
     if let Some(etcd) = &options.etcd {
         let etcd = etcd::throughput(etcd, options, arrangement).await?;
         report(Figure::plain("etcd, each release confirmed", etcd, "/s"));
-        let figure = Figure::plain("own locks", dropped, "/s");
-        report(figure.beside("etcd", dropped / etcd, Bound::AtLeast(10.0)));
-        let figure = Figure::plain("own locks, each release confirmed", confirmed, "/s");
-        report(figure.beside("etcd", confirmed / etcd, None));
+        report(confirmed(waits).beside("etcd", waits / etcd, wanted(Bound::AtLeast(10.0))));
+        report(dropped(goes_on).beside("etcd", goes_on / etcd, None));
     }
     Ok(())
 }

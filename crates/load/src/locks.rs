@@ -120,13 +120,17 @@ async fn work(
 ) -> Result<Done, LoadError> {
     let begun = Instant::now();
     let mut acquired = Vec::new();
-    while begun.elapsed() < span {
+    loop {
         let asked = Instant::now();
         let guard = session.lock(lock).await?;
         acquired.push(asked.elapsed());
+        let last = begun.elapsed() >= span;
         // The last is confirmed in any case, and with it all before.
-        if release == Release::Confirmed || begun.elapsed() >= span {
+        if last || release == Release::Confirmed {
             guard.release().await?;
+        }
+        if last {
+            break;
         }
     }
     Ok(Done { acquired, within: begun.elapsed() })
