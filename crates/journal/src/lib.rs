@@ -12,6 +12,7 @@
 //! used: to flush what was overwritten is faster than to flush what made a file longer, when its length
 //! has to be written, too. The salt differs from file to file, so that nothing a client sends can look like a frame.
 
+mod pen;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +22,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
+
+use crate::pen::{BLOCK, Pen};
 
 /// How a file begins.
 const MAGIC: &[u8; 8] = b"conclog1";
@@ -36,7 +39,9 @@ pub struct Journal {
     full: usize,
     /// The oldest first; the last is being written.
     files: VecDeque<Numbered>,
-    /// Where in the last file the next frame goes, and its number.
+    /// Writes the last file.
+    pen: Pen,
+    /// Where in it the next frame goes, and the frame's number.
     end: usize,
     next: u64,
     /// The file after the last, while it is being made.
@@ -82,7 +87,7 @@ impl Journal {
         mut show: impl FnMut(Place, &[u8]) -> io::Result<()>,
     ) -> io::Result<Self> {
         let (mut files, mut end, mut next) = (VecDeque::<Numbered>::new(), HEADER, None);
-        let (mut torn, mut last) = (false, None);
+        let (mut torn, mut last, mut begun) = (false, None, Vec::new());
         for number in numbers(directory)? {
             let missing = || damaged(format!("something before {} is missing", name(number)));
             if files.back().is_some_and(|before| before.number + 1 != number) {
@@ -117,6 +122,7 @@ impl Journal {
                 file.file.sync_data()?;
                 torn = true;
             }
+            begun = bytes[end / BLOCK * BLOCK..end].to_vec();
             files.push_back(file);
         }
         // Whoever wrote the last frame may have been killed before it was on disk, or have been told that it
@@ -128,14 +134,19 @@ impl Journal {
             file.write_all_at(&frame, at as u64)?;
             file.sync_data()?;
         }
-        if files.is_empty() {
-            files.push_back(make(directory, 1, full)?);
-        } else {
-            sync_names(directory)?;
-        }
+        let pen = match files.back() {
+            Some(file) => {
+                sync_names(directory)?;
+                Pen::new(&directory.join(name(file.number)), end, &begun)?
+            }
+            None => {
+                files.push_back(make(directory, 1, full)?);
+                Pen::new(&directory.join(name(1)), HEADER, &files[0].header()?)?
+            }
+        };
         let directory = directory.to_owned();
         let next = next.unwrap_or_default();
-        Ok(Self { directory, full, files, end, next, coming: None, failed: false })
+        Ok(Self { directory, full, files, pen, end, next, coming: None, failed: false })
     }
 
     /// Makes room for a frame, and says whether it will be the first of a file.
@@ -147,6 +158,8 @@ impl Journal {
                 // There may be room again by now.
                 _ => make(&self.directory, self.last().number + 1, self.full)?,
             };
+            let path = self.directory.join(name(file.number));
+            self.pen = self.pen.turn_to(&path, HEADER, &file.header()?)?;
             self.files.push_back(file);
             self.end = HEADER;
         }
@@ -169,8 +182,7 @@ impl Journal {
         frame.resize(room_for(length), 0);
         let sum = sum(file.salt, &frame[..4], &frame[8..]);
         frame[4..8].copy_from_slice(&sum);
-        file.file.write_all_at(frame, at as u64)?;
-        file.file.sync_data()?;
+        self.pen.write(frame)?;
         self.failed = false;
         self.next += 1;
         self.end += frame.len();
@@ -213,6 +225,15 @@ impl Drop for Journal {
     }
 }
 
+impl Numbered {
+    /// What it begins with.
+    fn header(&self) -> io::Result<[u8; HEADER]> {
+        let mut header = [0; HEADER];
+        self.file.read_exact_at(&mut header, 0)?;
+        Ok(header)
+    }
+}
+
 fn name(number: u64) -> String {
     format!("{number:016}.log")
 }
@@ -246,7 +267,7 @@ fn make(directory: &Path, number: u64, full: usize) -> io::Result<Numbered> {
     let mut header = [MAGIC.as_slice(), &number.to_be_bytes(), &salt].concat();
     header.extend(crc32fast::hash(&header).to_be_bytes());
     file.write_all(&header)?;
-    let zeros = full.saturating_sub(HEADER) as u64;
+    let zeros = (full.next_multiple_of(BLOCK) - HEADER) as u64;
     match io::copy(&mut io::repeat(0).take(zeros), &mut file) {
         // It gets longer as it is written, if there is room then.
         Err(error) if error.kind() != io::ErrorKind::StorageFull => return Err(error),

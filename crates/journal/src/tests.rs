@@ -1,5 +1,6 @@
 //! What was written is there, whatever happened, and damage is found.
 
+mod pen;
 mod power;
 
 use super::*;

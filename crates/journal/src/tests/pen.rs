@@ -1,0 +1,55 @@
+//! Whichever way a file is written, it says the same.
+
+use super::*;
+
+/// Pieces that end within blocks, at their ends and far beyond.
+fn pieces(seed: u64) -> Vec<Vec<u8>> {
+    let mut chance = fastrand::Rng::with_seed(seed);
+    let length = |chance: &mut fastrand::Rng| match chance.u32(..4) {
+        0 => BLOCK * chance.usize(1..3),
+        1 => chance.usize(BLOCK..9 * BLOCK),
+        _ => chance.usize(1..300) * 8,
+    };
+    let piece = |_| (0..length(&mut chance)).map(|_| chance.u8(1..)).collect();
+    (0..30).map(piece).collect()
+}
+
+#[test]
+fn what_was_written_is_followed_by_nothing_but_zeros() {
+    for seed in 0..20 {
+        let directory = tempfile::tempdir().expect("a directory");
+        let header = vec![5; HEADER];
+        let paths = ["direct", "flushed"].map(|name| directory.path().join(name));
+        for path in &paths {
+            fs::write(path, &header).expect("it can be written");
+        }
+        let mut pens = [
+            Pen::new(&paths[0], HEADER, &header).expect("it can be opened"),
+            Pen::without_direct_way(&paths[1], HEADER),
+        ];
+        let mut expected = header;
+        for (nth, piece) in pieces(seed).iter().enumerate() {
+            if nth % 7 == 6 {
+                // Whoever opens it again goes on where it ends.
+                let begun = &expected[expected.len() / BLOCK * BLOCK..];
+                pens[0] = Pen::new(&paths[0], expected.len(), begun).expect("it can be opened");
+            }
+            expected.extend(piece);
+            for (pen, path) in pens.iter_mut().zip(&paths) {
+                pen.write(piece).expect("it can be written");
+                let found = fs::read(path).expect("it is there");
+                let (written, rest) = found.split_at(expected.len());
+                assert!(written == expected, "seed {seed}, piece {nth}, {}", path.display());
+                assert!(rest.iter().all(|&byte| byte == 0) && rest.len() < BLOCK);
+            }
+        }
+    }
+}
+
+#[test]
+fn where_there_is_no_direct_way_what_is_written_is_flushed() {
+    // A device that takes whatever is written, but knows nothing of blocks or of flushing.
+    let null = Path::new("/dev/null");
+    let mut pen = Pen::without_direct_way(null, 0);
+    assert!(pen.write(b"something").is_err(), "it cannot be flushed");
+}
