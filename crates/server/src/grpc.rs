@@ -1,21 +1,17 @@
 //! `conclave.v1` over gRPC.
 
 use std::future::ready;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
 use conclave_api::v1::conclave_server::Conclave;
 use conclave_api::{codes, v1};
 use conclave_machine::Name;
 use futures_util::stream::{BoxStream, Stream, StreamExt};
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Request, Response, Status, Streaming};
 use v1::tell::What as Told;
 
 use crate::access::{Caller, Right};
 use crate::listen::HangUp;
-use crate::metrics::Metrics;
 use crate::service::{Kind, Service, kind_of};
 use crate::talk::Talk;
 use crate::translate::Eye;
@@ -27,15 +23,13 @@ type Answer<T> = Result<Response<T>, Status>;
 
 #[tonic::async_trait]
 impl Conclave for Grpc {
-    type TalkStream = Answers;
+    type TalkStream = Talk;
 
     async fn talk(&self, request: Request<Streaming<v1::Ask>>) -> Answer<Self::TalkStream> {
         let caller = self.caller(&request)?;
-        let (to, told, presence) = self.0.enter(&caller, request.extensions().get().cloned());
-        let talk = Talk { service: self.0.clone(), caller, to, presence };
-        tokio::spawn(talk.listen(request.into_inner()));
-        let metrics = self.0.node.metrics.clone();
-        Ok(Response::new(Answers { told: ReceiverStream::new(told), metrics }))
+        let (to, answers) = self.0.enter(&caller, request.extensions().get().cloned());
+        let asked = request.into_inner();
+        Ok(Response::new(Talk { service: self.0.clone(), caller, to, answers, asked: Some(asked) }))
     }
 
     async fn call(&self, request: Request<v1::Ask>) -> Answer<v1::Tell> {
@@ -120,24 +114,6 @@ impl Grpc {
     }
 }
 
-/// What a client's stream is told; what it is refused is counted.
-pub(crate) struct Answers {
-    told: ReceiverStream<Result<v1::Tell, Status>>,
-    metrics: Arc<Metrics>,
-}
-
-impl Stream for Answers {
-    type Item = Result<v1::Tell, Status>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let told = Pin::new(&mut self.told).poll_next(cx);
-        if let Poll::Ready(Some(Ok(v1::Tell { what: Some(Told::Failed(failed)), .. }))) = &told {
-            self.metrics.refuse(&failed.code);
-        }
-        told
-    }
-}
-
 /// A failure as gRPC has it; the code that programs go by is in the metadata.
 fn status(failed: v1::Failed) -> Status {
     let code = match kind_of(&failed.code) {
@@ -166,17 +142,14 @@ pub(crate) fn observation(
     election: &Name,
     hang_up: Option<HangUp>,
 ) -> impl Stream<Item = v1::Leader> + Send + 'static + use<> {
-    let (to, told, presence) = service.enter(caller, hang_up);
+    let (to, answers) = service.enter(caller, hang_up);
     service.node.with_both(|hub, machine| {
         hub.observe(election, &to);
         let eye = Eye { machine, now: machine.now() };
         to.tell(0, 0, Told::Leader(eye.leader(election)));
     });
-    let told = ReceiverStream::new(told).take_until(to.end.cut.clone().cancelled_owned());
-    told.filter_map(move |tell| {
-        // For as long as there is somebody to tell.
-        let _ = &presence;
-        ready(match tell.ok().and_then(|tell| tell.what) {
+    answers.filter_map(|tell| {
+        ready(match tell.what {
             Some(Told::Leader(leader)) => Some(leader),
             _ => None,
         })

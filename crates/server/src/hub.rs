@@ -5,72 +5,17 @@
 //! thing before what came earlier, and an observer that has been shown who leads misses no change.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use conclave_api::v1::{self, Tell, tell::What as Told};
+use conclave_api::v1::{self, tell::What as Told};
 use conclave_machine::{
     Cause, Error, Event, Machine, Name, Reply, RequestId, SessionId, Time, Token,
 };
-use prometheus_client::metrics::counter::Counter;
-use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
-use tokio_util::sync::CancellationToken;
-use tonic::Status;
+use tokio::sync::oneshot;
 
 use crate::herald::Herald;
-use crate::listen::HangUp;
+use crate::outbound::{Open, Outbound};
 use crate::translate::{self, Eye};
-
-/// How many things may wait to be sent to one client. One that is so far behind is cut off; it may come
-/// again and ask for what it has missed.
-pub(crate) const BEHIND: usize = 16 * 1024;
-
-/// The way to a client. Clones are the same way.
-#[derive(Clone)]
-pub(crate) struct Outbound {
-    pub(crate) connection: u64,
-    pub(crate) queue: mpsc::Sender<Result<Tell, Status>>,
-    pub(crate) end: Arc<End>,
-}
-
-/// How the way to a client ends.
-pub(crate) struct End {
-    /// Cancelled when nothing more is sent.
-    pub(crate) cut: CancellationToken,
-    /// Ends the connection itself, for one that does not read is not told anything by other means.
-    pub(crate) hang_up: Option<HangUp>,
-    /// Counts those that did not read.
-    pub(crate) cut_off: Counter,
-}
-
-impl End {
-    fn too_slow(&self) {
-        if !self.cut.is_cancelled() {
-            self.cut_off.inc();
-            self.cut.cancel();
-            if let Some(hang_up) = &self.hang_up {
-                hang_up.now();
-            }
-        }
-    }
-}
-
-impl Outbound {
-    pub(crate) fn new(connection: u64, end: End) -> (Self, mpsc::Receiver<Result<Tell, Status>>) {
-        let (queue, sent) = mpsc::channel(BEHIND);
-        (Self { connection, queue, end: Arc::new(end) }, sent)
-    }
-
-    pub(crate) fn tell(&self, session: u64, id: u64, what: Told) {
-        let tell = Tell { session, id, what: Some(what) };
-        match self.queue.try_send(Ok(tell)) {
-            Ok(()) => {}
-            Err(TrySendError::Full(_)) => self.end.too_slow(),
-            Err(TrySendError::Closed(_)) => self.end.cut.cancel(),
-        }
-    }
-}
 
 /// Who is to be told what comes of a command.
 pub(crate) enum Target {
@@ -96,15 +41,19 @@ pub(crate) struct Renewal {
     pub(crate) target: Target,
 }
 
-/// Whoever asked something over a stream.
+/// Whoever asked something over a stream, and waits for the answer.
 pub(crate) struct Asker {
-    pub(crate) to: Outbound,
+    pub(crate) open: Open,
     pub(crate) session: u64,
     pub(crate) id: u64,
     /// Whether it wants to know that it waits.
     pub(crate) tell_waiting: bool,
-    /// One of the questions that a connection may have open; free again when this one is answered.
-    pub(crate) _place: OwnedSemaphorePermit,
+}
+
+impl Asker {
+    fn tell(&self, what: Told) {
+        self.open.way().tell(self.session, self.id, what);
+    }
 }
 
 /// Who listens to what.
@@ -155,7 +104,7 @@ impl Hub {
     pub(crate) fn attach(&mut self, session: SessionId, to: &Outbound) {
         self.detach(session);
         self.sessions.insert(session, to.clone());
-        self.connections.entry(to.connection).or_default().sessions.insert(session);
+        self.connections.entry(to.connection()).or_default().sessions.insert(session);
     }
 
     /// Tells a session what it leads and was asked to yield, for it may not have heard that.
@@ -167,7 +116,7 @@ impl Hub {
 
     fn detach(&mut self, session: SessionId) {
         if let Some(to) = self.sessions.remove(&session)
-            && let Some(interests) = self.connections.get_mut(&to.connection)
+            && let Some(interests) = self.connections.get_mut(&to.connection())
         {
             interests.sessions.remove(&session);
         }
@@ -175,17 +124,17 @@ impl Hub {
 
     /// Whether what happens to a session goes there.
     pub(crate) fn is_attached(&self, session: SessionId, to: &Outbound) -> bool {
-        self.sessions.get(&session).is_some_and(|other| other.connection == to.connection)
+        self.sessions.get(&session).is_some_and(|other| other.connection() == to.connection())
     }
 
     /// How many sessions are attached to a connection.
     pub(crate) fn attached(&self, to: &Outbound) -> usize {
-        self.connections.get(&to.connection).map_or(0, |interests| interests.sessions.len())
+        self.connections.get(&to.connection()).map_or(0, |interests| interests.sessions.len())
     }
 
     /// From now on, changes of an election go there, too. Says how many elections that makes.
     pub(crate) fn observe(&mut self, election: &Name, to: &Outbound) -> usize {
-        let interests = self.connections.entry(to.connection).or_default();
+        let interests = self.connections.entry(to.connection()).or_default();
         if interests.elections.insert(election.clone()) {
             self.observers.entry(election.clone()).or_default().push(to.clone());
         }
@@ -198,7 +147,7 @@ impl Hub {
             interests.elections.remove(election);
         }
         if let Some(observers) = self.observers.get_mut(election) {
-            observers.retain(|to| to.connection != connection);
+            observers.retain(|to| to.connection() != connection);
             if observers.is_empty() {
                 self.observers.remove(election);
             }
@@ -235,13 +184,13 @@ impl Hub {
             Target::Operator(_, caller) => drop(caller.send(translate::answer(answer, machine))),
             Target::Stream(asker) => {
                 if let Ok(Reply::Opened { session }) = answer {
-                    self.attach(session, &asker.to);
+                    self.attach(session, asker.open.way());
                 }
                 if answer != Ok(Reply::Waiting) || asker.tell_waiting {
                     // Who asks again learns that it leads; and that it was asked to yield meanwhile.
                     let leads = matches!(answer, Ok(Reply::Elected { .. }));
                     let told = translate::answer(answer, machine);
-                    asker.to.tell(asker.session, asker.id, told);
+                    asker.tell(told);
                     if leads {
                         self.remind(SessionId(asker.session), machine, machine.now());
                     }
@@ -345,7 +294,7 @@ pub(crate) fn refuse(target: Target, why: &str) {
         Target::Nobody => {}
         Target::Task(task) => drop(task.send(Err(why.to_owned()))),
         Target::Caller(caller) | Target::Operator(_, caller) => drop(caller.send(failed())),
-        Target::Stream(asker) => asker.to.tell(asker.session, asker.id, failed()),
+        Target::Stream(asker) => asker.tell(failed()),
         Target::Alive(all) => all.into_iter().for_each(|renewal| refuse(renewal.target, why)),
     }
 }

@@ -29,6 +29,7 @@ mod log;
 mod metrics;
 mod network;
 mod node;
+mod outbound;
 mod proposer;
 mod serve;
 mod service;

@@ -6,16 +6,16 @@ use std::time::Duration;
 
 use conclave_api::{codes, v1};
 use conclave_machine::{Call, Command, Name, Open, RequestId, SessionId, Token};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-use tonic::Status;
 use v1::ask::What as Asked;
 use v1::tell::What as Told;
 
 use crate::access::{Access, Caller, Right};
-use crate::hub::{End, Outbound, Renewal, Target};
+use crate::hub::{Renewal, Target};
 use crate::listen::HangUp;
 use crate::node::Node;
+use crate::outbound::{Answers, Outbound};
 use crate::translate::{self, failed, millis};
 
 /// A node, as clients see it.
@@ -63,19 +63,20 @@ impl Service {
         self.access.close();
     }
 
-    /// Somebody is there: the way to it, what goes that way, and what it is forgotten with.
+    /// Somebody is there: the way to it, and what goes that way.
     pub(crate) fn enter(
         self: &Arc<Self>,
         caller: &Caller,
         hang_up: Option<HangUp>,
-    ) -> (Outbound, mpsc::Receiver<Result<v1::Tell, Status>>, Presence) {
+    ) -> (Outbound, Answers) {
         let connection = self.connections.fetch_add(1, Ordering::Relaxed);
         let cut_off = self.node.metrics.cut_off.clone();
+        let way = Outbound::new(connection, self.bounds.in_flight, hang_up, cut_off);
         // Whoever has a token is let go with it.
-        let cut = caller.revoked().unwrap_or(&self.closing).child_token();
-        let end = End { cut, hang_up, cut_off };
-        let (to, told) = Outbound::new(connection, end);
-        (to, told, Presence { service: self.clone(), connection })
+        let gone = caller.revoked().unwrap_or(&self.closing).child_token();
+        let answers = Answers::new(way.clone(), gone.clone().drop_guard());
+        tokio::spawn(forget_when(gone, self.clone(), way.clone()));
+        (way, answers)
     }
 
     /// Answers one question by itself; what has to wait is answered when the wait is over, and
@@ -238,16 +239,11 @@ impl Service {
     }
 }
 
-/// A client that is there. When it is not any more, nothing is sent to it.
-pub(crate) struct Presence {
-    service: Arc<Service>,
-    connection: u64,
-}
-
-impl Drop for Presence {
-    fn drop(&mut self) {
-        self.service.node.with_both(|hub, _| hub.forget(self.connection));
-    }
+/// When a client has gone, or has to, nothing is sent to it any more.
+async fn forget_when(gone: CancellationToken, service: Arc<Service>, way: Outbound) {
+    gone.cancelled().await;
+    way.end();
+    service.node.with_both(|hub, _| hub.forget(way.connection()));
 }
 
 /// A request that somebody waits for. If that one goes away, the request is cancelled.

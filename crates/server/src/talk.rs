@@ -1,76 +1,94 @@
 //! A client's stream: its questions come in the order in which it asked them, and go on their way at
 //! once; answers go back as they come.
 
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use conclave_api::{codes, v1};
 use conclave_machine::{Command, Name, RequestId, SessionId};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use futures_util::Stream;
 use tonic::{Status, Streaming};
-use v1::Ask;
 use v1::ask::What as Asked;
 use v1::tell::What as Told;
+use v1::{Ask, Tell};
 
 use crate::access::Caller;
-use crate::hub::{Asker, Outbound, Renewal, Target};
-use crate::service::{Presence, Service, command_to_open, may_ask, nothing, unknown};
+use crate::hub::{Asker, Renewal, Target};
+use crate::outbound::{Answers, Open, Outbound};
+use crate::service::{Service, command_to_open, may_ask, nothing, unknown};
 use crate::translate::{self, failed};
 
-/// One client's stream.
+/// One client's stream: to poll it for what the client is told also listens to what it asks. So a client
+/// that does not read is not listened to.
 pub(crate) struct Talk {
     pub(crate) service: Arc<Service>,
     pub(crate) caller: Caller,
     pub(crate) to: Outbound,
-    pub(crate) presence: Presence,
+    pub(crate) answers: Answers,
+    /// What it asks, until it has gone or has to.
+    pub(crate) asked: Option<Streaming<Ask>>,
+}
+
+impl Stream for Talk {
+    type Item = Result<Tell, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let talk = &mut *self;
+        loop {
+            let Some(asked) = &mut talk.asked else { return Poll::Ready(None) };
+            match Pin::new(&mut talk.answers).poll_next(cx) {
+                Poll::Ready(Some(tell)) => {
+                    if let Some(Told::Failed(failed)) = &tell.what {
+                        talk.service.node.metrics.refuse(&failed.code);
+                    }
+                    return Poll::Ready(Some(Ok(tell)));
+                }
+                Poll::Ready(None) => break,
+                Poll::Pending => {}
+            }
+            // Who has too many open questions is not listened to until some are answered.
+            if talk.to.is_busy() {
+                return Poll::Pending;
+            }
+            match Pin::new(asked).poll_next(cx) {
+                Poll::Ready(Some(Ok(ask))) => talk.take(ask),
+                // A stream that breaks off is as good as one that ends: the sessions are left as they are.
+                Poll::Ready(Some(Err(_)) | None) => break,
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        talk.asked = None;
+        // The client is told that this is the end, as far as it still listens.
+        Poll::Ready(Some(Err(Status::unavailable("the connection was ended"))))
+    }
 }
 
 impl Talk {
-    /// Takes questions until the client goes away, or has to.
-    pub(crate) async fn listen(self, mut asked: Streaming<Ask>) {
-        let open = Arc::new(Semaphore::new(self.service.bounds.in_flight));
-        let end = self.to.end.clone();
-        let mut cut = pin!(end.cut.cancelled());
-        loop {
-            let ask = tokio::select! {
-                biased;
-                () = &mut cut => break,
-                ask = asked.message() => ask,
-            };
-            // A stream that breaks off is as good as one that ends: the sessions are left as they are.
-            let Ok(Some(ask)) = ask else { break };
-            // Who has too many open questions is not listened to until some are answered.
-            let place = open.clone().acquire_owned().await.expect("it is never closed");
-            self.take(ask, place);
-        }
-        drop(self.presence);
-        // The client is told that this is the end, as far as it still listens.
-        drop(self.to.queue.try_send(Err(Status::unavailable("the connection was ended"))));
-    }
-
-    fn take(&self, ask: Ask, place: OwnedSemaphorePermit) {
+    fn take(&mut self, ask: Ask) {
         let (session, id) = (ask.session, ask.id);
-        if let Err(failed) = self.try_take(ask, place) {
-            self.to.tell(session, id, Told::Failed(failed));
+        if let Err(failed) = self.try_take(ask) {
+            self.answers.tell_first(session, id, Told::Failed(failed));
         }
     }
 
-    fn try_take(&self, ask: Ask, place: OwnedSemaphorePermit) -> Result<(), v1::Failed> {
+    fn try_take(&mut self, ask: Ask) -> Result<(), v1::Failed> {
         let Ask { session, id, received, key, what } = ask;
         let what = what.ok_or_else(nothing)?;
         if id == 0 {
             return Err(failed(codes::BAD_REQUEST, "a question needs a number"));
         }
         may_ask(&self.caller, &what)?;
+        let session = SessionId(session);
         let node = &self.service.node;
         let tell_waiting = matches!(&what, Asked::Acquire(acquire) if acquire.tell_waiting);
-        let asker = Asker { to: self.to.clone(), session, id, tell_waiting, _place: place };
-        let session = SessionId(session);
+        let to = &self.to;
+        let asker = || Asker { open: Open::new(to), session: session.0, id, tell_waiting };
         match what {
-            Asked::Echo(echo) => self.to.tell(session.0, id, Told::Echo(echo)),
+            Asked::Echo(echo) => self.answers.tell_first(session.0, id, Told::Echo(echo)),
             Asked::Open(open) => {
                 self.check_sessions()?;
-                node.submit(command_to_open(&open), Target::Stream(asker));
+                node.submit(command_to_open(&open), Target::Stream(asker()));
             }
             Asked::Attach(_) => {
                 self.check_sessions()?;
@@ -87,7 +105,7 @@ impl Talk {
             }
             Asked::Observe(observe) => self.observe(&observe.election, id)?,
             Asked::Unobserve(observe) => {
-                let connection = self.to.connection;
+                let connection = self.to.connection();
                 node.with_both(|hub, _| hub.unobserve(&observe.election, connection));
                 self.to.tell(session.0, id, Told::Done(v1::Done {}));
             }
@@ -100,7 +118,7 @@ impl Talk {
                 let (sessions, strange) = node.with_both(|hub, _| {
                     sessions.into_iter().partition(|&session| hub.is_attached(session, &self.to))
                 });
-                node.keep_alive(Renewal { sessions, strange, target: Target::Stream(asker) });
+                node.keep_alive(Renewal { sessions, strange, target: Target::Stream(asker()) });
             }
             what => {
                 if !node.with_both(|hub, _| hub.is_attached(session, &self.to)) {
@@ -112,7 +130,7 @@ impl Talk {
                     let (request, received) = (RequestId(id), RequestId(received));
                     Command::Request { session, request, received, call: translate::call(what)? }
                 };
-                node.submit(command, Target::Stream(asker));
+                node.submit(command, Target::Stream(asker()));
             }
         }
         Ok(())
@@ -133,7 +151,7 @@ impl Talk {
         let election = Name::from(election);
         self.service.node.with_both(|hub, machine| {
             if hub.observe(&election, &self.to) > most {
-                hub.unobserve(&election, self.to.connection);
+                hub.unobserve(&election, self.to.connection());
                 let message = format!("one connection may observe at most {most} elections");
                 return Err(failed(codes::TOO_MANY, message));
             }
