@@ -1,5 +1,6 @@
 //! The connection: one stream to one of the servers at a time, and another when it breaks.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use conclave_api::v1::conclave_client::ConclaveClient;
 use conclave_api::v1::tell::What as Told;
 use conclave_api::v1::{self, Ask, Tell};
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
@@ -55,10 +57,14 @@ pub(crate) async fn run(
     endpoints: Vec<Endpoint>,
     bearer: Option<MetadataValue<Ascii>>,
 ) {
+    // In a task of its own: whatever the server says would wake it as well.
+    let heart = shared.clone();
+    let mut heart = JoinSet::from_iter([async move { heart.beat().await }]);
     let (shared, bearer) = (Running(shared), Bearer(bearer));
     tokio::select! {
+        biased;
         () = shared.0.stay_connected(&endpoints, &bearer) => {}
-        () = shared.0.beat() => {}
+        _ = heart.join_next() => {}
     }
 }
 
@@ -148,13 +154,14 @@ impl Shared {
     /// Listens until the connection breaks. Says whether anything was heard, and why it broke.
     async fn listen(&self, mut tells: Streaming<Tell>) -> (bool, Error) {
         let mut heard = false;
+        let mut hang_up = pin!(self.hang_up.notified());
         loop {
             let tell = tokio::select! {
                 biased;
-                () = self.hang_up.notified() => {
+                tell = tells.message() => tell,
+                () = &mut hang_up => {
                     return (heard, Error::Unreachable("the server is silent".to_owned()));
                 }
-                tell = tells.message() => tell,
             };
             match tell {
                 Ok(Some(tell)) => {

@@ -282,15 +282,14 @@ impl Keep {
         limit: Option<Duration>,
     ) -> Answer {
         let (reply, answer) = oneshot::channel();
-        let (waits, waiting) = oneshot::channel();
-        let waits = on_waiting.is_some().then_some(waits);
+        let (waits, waiting) = on_waiting.as_ref().map(|_| oneshot::channel()).unzip();
         let ask = |book: &mut Book| book.ask(self.id, what, Some(reply), waits);
         let Some(number) = self.shared().visit(ask) else {
             return Err(Error::SessionLost(self.vital.loss()));
         };
         let mut asking = Asking { keep: self, number, answer, answered: false };
         let answer = async {
-            if let Some(on_waiting) = on_waiting {
+            if let Some((waiting, on_waiting)) = waiting.zip(on_waiting) {
                 tokio::select! {
                     biased;
                     answer = asking.answer() => return answer,

@@ -1,10 +1,10 @@
 //! What handles and the book both look at: whether a session lives, a lock is held, a leader leads.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::Loss;
 use crate::lease::{Lease, Moment};
@@ -64,13 +64,13 @@ pub(crate) struct Hold {
     pub(crate) locks: Vec<String>,
     token: AtomicU64,
     epochs: Mutex<Vec<u64>>,
-    loss: watch::Sender<Option<Loss>>,
+    loss: Fate,
 }
 
 impl Hold {
     pub(crate) fn new(locks: Vec<String>, token: u64, epochs: Vec<u64>) -> Self {
         let (token, epochs) = (AtomicU64::new(token), Mutex::new(epochs));
-        Self { locks, token, epochs, loss: watch::Sender::new(None) }
+        Self { locks, token, epochs, loss: Fate::default() }
     }
 
     pub(crate) fn token(&self) -> u64 {
@@ -88,15 +88,15 @@ impl Hold {
     }
 
     pub(crate) fn lose(&self, loss: Loss) {
-        tell_once(&self.loss, loss);
+        self.loss.tell(loss);
     }
 
     pub(crate) fn loss(&self) -> Option<Loss> {
-        *self.loss.borrow()
+        self.loss.told()
     }
 
     pub(crate) fn lost(&self) -> impl Future<Output = Loss> + Send + 'static {
-        come_true(self.loss.subscribe(), Loss::Released)
+        self.loss.come(Loss::Released)
     }
 }
 
@@ -105,27 +105,27 @@ impl Hold {
 pub(crate) struct Term {
     pub(crate) election: String,
     pub(crate) number: u64,
-    loss: watch::Sender<Option<Loss>>,
+    loss: Fate,
     /// When it has to be over, once it is asked to yield.
     yield_by: watch::Sender<Option<Moment>>,
 }
 
 impl Term {
     pub(crate) fn new(election: String, number: u64) -> Self {
-        let (loss, yield_by) = (watch::Sender::new(None), watch::Sender::new(None));
+        let (loss, yield_by) = (Fate::default(), watch::Sender::new(None));
         Self { election, number, loss, yield_by }
     }
 
     pub(crate) fn lose(&self, loss: Loss) {
-        tell_once(&self.loss, loss);
+        self.loss.tell(loss);
     }
 
     pub(crate) fn loss(&self) -> Option<Loss> {
-        *self.loss.borrow()
+        self.loss.told()
     }
 
     pub(crate) fn lost(&self) -> impl Future<Output = Loss> + Send + 'static {
-        come_true(self.loss.subscribe(), Loss::Released)
+        self.loss.come(Loss::Released)
     }
 
     pub(crate) fn ask_to_yield(&self, by: Moment) {
@@ -141,13 +141,52 @@ impl Term {
     }
 }
 
-/// What was said first stands.
-fn tell_once(told: &watch::Sender<Option<Loss>>, loss: Loss) {
-    told.send_if_modified(|told| {
-        let first = told.is_none();
-        told.get_or_insert(loss);
-        first
-    });
+/// Why something came to an end. What is told first stands. There is one of these for every grant, and hardly ever
+/// does anybody wait for it: so it is less than a channel.
+#[derive(Debug, Default)]
+struct Fate(Arc<Told>);
+
+#[derive(Debug, Default)]
+struct Told {
+    loss: OnceLock<Loss>,
+    /// Nobody is left who could tell.
+    untold: AtomicBool,
+    heard: Notify,
+}
+
+impl Fate {
+    fn tell(&self, loss: Loss) {
+        if self.0.loss.set(loss).is_ok() {
+            self.0.heard.notify_waiters();
+        }
+    }
+
+    fn told(&self) -> Option<Loss> {
+        self.0.loss.get().copied()
+    }
+
+    /// Waits until it is told; if nobody is left who could, it is `otherwise`.
+    fn come(&self, otherwise: Loss) -> impl Future<Output = Loss> + Send + 'static {
+        let told = self.0.clone();
+        async move {
+            loop {
+                // Before it looks, so that nothing is missed that comes afterwards.
+                let heard = told.heard.notified();
+                match told.loss.get() {
+                    Some(&loss) => return loss,
+                    None if told.untold.load(Ordering::SeqCst) => return otherwise,
+                    None => heard.await,
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Fate {
+    fn drop(&mut self) {
+        self.0.untold.store(true, Ordering::SeqCst);
+        self.0.heard.notify_waiters();
+    }
 }
 
 /// Waits until something is said; if nobody is left who could, it is `otherwise`.
