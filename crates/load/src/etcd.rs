@@ -21,33 +21,47 @@ use tonic_prost::ProstCodec;
 
 use crate::{Arrangement, LoadError, Options};
 
-/// How many locks per second clients take and give back, each its own.
-pub(crate) async fn throughput(
-    program: &Path,
-    options: &Options,
-    arrangement: Arrangement,
-) -> Result<f64, LoadError> {
-    let Arrangement { clients, connections } = arrangement;
-    let data = options.directory.join(format!("etcd-{connections}"));
-    let (mut etcd, endpoint) = start(program, &data).await?;
-    let mut connected = Vec::new();
-    for _ in 0..connections {
-        connected.push(Client::connect(&endpoint).await?);
+/// An etcd that is up, until it is dropped.
+pub(crate) struct Etcd {
+    _process: Child,
+    endpoint: String,
+}
+
+impl Etcd {
+    pub(crate) async fn start(
+        program: &Path,
+        options: &Options,
+        arrangement: Arrangement,
+    ) -> Result<Self, LoadError> {
+        let data = options.directory.join(format!("etcd-{}", arrangement.connections));
+        let (process, endpoint) = start(program, &data).await?;
+        Ok(Self { _process: process, endpoint })
     }
-    let start = Arc::new(Barrier::new(clients));
-    let mut tasks = JoinSet::new();
-    for number in 0..clients {
-        let (start, span) = (start.clone(), options.span);
-        let client = connected[number % connections].clone();
-        tasks.spawn(async move { work(client, number, &start, span).await });
+
+    /// How many locks per second clients take and give back, each its own.
+    pub(crate) async fn throughput(
+        &self,
+        arrangement: Arrangement,
+        span: Duration,
+    ) -> Result<f64, LoadError> {
+        let Arrangement { clients, connections } = arrangement;
+        let mut connected = Vec::new();
+        for _ in 0..connections {
+            connected.push(Client::connect(&self.endpoint).await?);
+        }
+        let start = Arc::new(Barrier::new(clients));
+        let mut tasks = JoinSet::new();
+        for number in 0..clients {
+            let start = start.clone();
+            let client = connected[number % connections].clone();
+            tasks.spawn(async move { work(client, number, &start, span).await });
+        }
+        let mut sum = 0.0;
+        while let Some(rate) = tasks.join_next().await {
+            sum += rate.expect("it does not panic")?;
+        }
+        Ok(sum)
     }
-    let mut sum = 0.0;
-    while let Some(rate) = tasks.join_next().await {
-        sum += rate.expect("it does not panic")?;
-    }
-    // It is killed when it is dropped in any case.
-    let _ = etcd.kill().await;
-    Ok(sum)
 }
 
 async fn start(program: &Path, data: &Path) -> Result<(Child, String), LoadError> {

@@ -16,14 +16,6 @@ pub(crate) struct Floor {
     pub(crate) trip: f64,
 }
 
-impl Floor {
-    /// Between this and another measurement.
-    pub(crate) fn and(&self, other: &Self) -> Self {
-        let middle = |one: f64, other: f64| f64::midpoint(one, other);
-        Self { flush: middle(self.flush, other.flush), trip: middle(self.trip, other.trip) }
-    }
-}
-
 /// What a flush writes, and what goes back and forth.
 const BYTES: [u8; 128] = [7; 128];
 

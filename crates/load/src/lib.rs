@@ -4,7 +4,7 @@
 //! Machines differ and are shared with others, so a number of locks per second says little. What counts are
 //! ratios within one run: an acquisition is held against one flush of the disk and one round trip, all
 //! clients together against an echo over the same kind of stream, and all of it against etcd doing the same.
-//! What the machine can do is measured just before and just after each of these.
+//! They are measured in turns.
 
 mod echo;
 mod etcd;
@@ -21,6 +21,8 @@ use std::time::Duration;
 use serde::Serialize;
 use thiserror::Error;
 
+use etcd::Etcd;
+use floor::Floor;
 use locks::Release;
 pub use process::{Start, serve};
 
@@ -168,24 +170,51 @@ pub async fn measure(options: &Options, report: &mut dyn FnMut(Figure)) -> Resul
     Ok(())
 }
 
+/// Each thing is measured so often, in turns with what it is held against, for that part of the time; what counts is
+/// the ratio in the middle. For what else happens on the machine changes from one second to the next.
+const ROUNDS: u32 = 5;
+
 /// How long it takes to have a lock that nobody else wants.
 async fn acquisition(
     options: &Options,
     address: SocketAddr,
     report: &mut dyn FnMut(Figure),
 ) -> Result<(), LoadError> {
-    let (span, alone) = (options.span, Arrangement { clients: 1, connections: 1 });
-    let before = floor::measure(&options.directory, span / 4)?;
-    let one = locks::uncontended(address, alone, Release::Confirmed, span).await?;
-    let floor = before.and(&floor::measure(&options.directory, span / 4)?);
-    let echo = echo::rate(address, alone, span).await?;
-    report(Figure::plain("one fdatasync of 128 bytes", floor.flush, "µs"));
-    report(Figure::plain("one round trip over loopback", floor.trip, "µs"));
-    report(Figure::plain("one echo over the stream", 1e6 / echo, "µs"));
-    let figure = Figure::plain("acquire, 1 client", one.acquire, "µs");
-    let ratio = one.acquire / (floor.flush + floor.trip);
+    let (span, alone) = (options.span / ROUNDS, Arrangement { clients: 1, connections: 1 });
+    let (mut floors, mut echoes) =
+        (vec![floor::measure(&options.directory, span / 2)?], Vec::new());
+    let mut acquired = Vec::new();
+    for _ in 0..ROUNDS {
+        acquired.push(locks::uncontended(address, alone, Release::Confirmed, span).await?.acquire);
+        floors.push(floor::measure(&options.directory, span / 2)?);
+        echoes.push(1e6 / echo::rate(address, alone, span / 2).await?);
+    }
+    let flushes = floors.iter().map(|floor| floor.flush);
+    report(Figure::plain("one fdatasync of 128 bytes", middle(flushes), "µs"));
+    let trips = floors.iter().map(|floor| floor.trip);
+    report(Figure::plain("one round trip over loopback", middle(trips), "µs"));
+    report(Figure::plain("one echo over the stream", middle(echoes), "µs"));
+    let ratio = middle(over_floors(&acquired, &floors));
+    let figure = Figure::plain("acquire, 1 client", middle(acquired), "µs");
     report(figure.beside("fdatasync + round trip", ratio, Bound::AtMost(1.5)));
     Ok(())
+}
+
+/// Each of these as so many times a flush and a round trip, as they were just before and just after it.
+fn over_floors(times: &[f64], floors: &[Floor]) -> Vec<f64> {
+    let floors = floors.windows(2).map(|pair| {
+        let [before, after] = pair else { unreachable!("there are two in each") };
+        f64::midpoint(before.flush, after.flush) + f64::midpoint(before.trip, after.trip)
+    });
+    times.iter().zip(floors).map(|(time, floor)| time / floor).collect()
+}
+
+/// Locks per second, and what they are held against.
+struct Rates {
+    echo: f64,
+    confirmed: f64,
+    dropped: f64,
+    etcd: Option<f64>,
 }
 
 /// How many locks are taken and given back in a second, if nobody wants another's.
@@ -200,22 +229,48 @@ async fn throughput(
     arrangement: Arrangement,
     report: &mut dyn FnMut(Figure),
 ) -> Result<(), LoadError> {
-    let span = options.span;
-    let apart = arrangement.connections == arrangement.clients;
-    let wanted = |bound| apart.then_some(bound);
-    let confirmed = |rate| Figure::plain("own locks, each release confirmed", rate, "/s");
-    let dropped = |rate| Figure::plain("own locks, guards dropped", rate, "/s");
-    let echo = echo::rate(address, arrangement, span).await?;
+    let span = options.span / ROUNDS;
+    let etcd = match &options.etcd {
+        Some(program) => Some(Etcd::start(program, options, arrangement).await?),
+        None => None,
+    };
+    let mut rounds = Vec::new();
+    for _ in 0..ROUNDS {
+        let locks = |release| locks::uncontended(address, arrangement, release, span);
+        rounds.push(Rates {
+            echo: echo::rate(address, arrangement, span).await?,
+            confirmed: locks(Release::Confirmed).await?.rate,
+            etcd: match &etcd {
+                Some(etcd) => Some(etcd.throughput(arrangement, span).await?),
+                None => None,
+            },
+            dropped: locks(Release::Dropped).await?.rate,
+        });
+    }
+    let middle_of = |what: fn(&Rates) -> f64| middle(rounds.iter().map(what));
+    let wanted = |bound| (arrangement.connections == arrangement.clients).then_some(bound);
+    let confirmed = Figure::plain(
+        "own locks, each release confirmed",
+        middle_of(|rates| rates.confirmed),
+        "/s",
+    );
+    let dropped =
+        Figure::plain("own locks, guards dropped", middle_of(|rates| rates.dropped), "/s");
+    let echo = middle_of(|rates| rates.echo);
     report(Figure::plain(format!("echo, {arrangement}"), echo, "/s"));
-    let waits = locks::uncontended(address, arrangement, Release::Confirmed, span).await?.rate;
-    report(confirmed(waits).beside("echo", waits / echo, wanted(Bound::AtLeast(0.25))));
-    let goes_on = locks::uncontended(address, arrangement, Release::Dropped, span).await?.rate;
-    report(dropped(goes_on).beside("echo", goes_on / echo, None));
-    if let Some(etcd) = &options.etcd {
-        let etcd = etcd::throughput(etcd, options, arrangement).await?;
+    let ratio = middle_of(|rates| rates.confirmed / rates.echo);
+    report(confirmed.clone().beside("echo", ratio, wanted(Bound::AtLeast(0.25))));
+    let ratio = middle_of(|rates| rates.dropped / rates.echo);
+    report(dropped.clone().beside("echo", ratio, None));
+    if etcd.is_some() {
+        let of_etcd = |what: fn(&Rates) -> f64| {
+            middle(rounds.iter().filter_map(|rates| Some(what(rates) / rates.etcd?)))
+        };
+        let etcd = middle(rounds.iter().filter_map(|rates| rates.etcd));
         report(Figure::plain("etcd, each release confirmed", etcd, "/s"));
-        report(confirmed(waits).beside("etcd", waits / etcd, wanted(Bound::AtLeast(10.0))));
-        report(dropped(goes_on).beside("etcd", goes_on / etcd, None));
+        let ratio = of_etcd(|rates| rates.confirmed);
+        report(confirmed.beside("etcd", ratio, wanted(Bound::AtLeast(10.0))));
+        report(dropped.beside("etcd", of_etcd(|rates| rates.dropped), None));
     }
     Ok(())
 }
@@ -226,19 +281,34 @@ async fn hand_over(
     address: SocketAddr,
     report: &mut dyn FnMut(Figure),
 ) -> Result<(), LoadError> {
-    let (span, clients) = (options.span, options.clients);
-    let before = floor::measure(&options.directory, span / 4)?;
+    let (span, clients) = (options.span / ROUNDS, options.clients);
     let apart = Arrangement { clients, connections: clients };
-    let contended = locks::contended(address, apart, span).await?;
-    let floor = before.and(&floor::measure(&options.directory, span / 4)?);
+    let mut floors = vec![floor::measure(&options.directory, span / 2)?];
+    let (mut times, mut grants) = (Vec::new(), vec![0; clients]);
+    for _ in 0..ROUNDS {
+        let contended = locks::contended(address, apart, span).await?;
+        floors.push(floor::measure(&options.directory, span / 2)?);
+        times.push(contended.each);
+        for (sum, more) in grants.iter_mut().zip(contended.grants) {
+            *sum += more;
+        }
+    }
+    let ratio = middle(over_floors(&times, &floors));
     let figure =
-        Figure::plain(format!("hand-over, {clients} clients, one lock"), contended.each, "µs");
-    let ratio = contended.each / (floor.flush + floor.trip);
+        Figure::plain(format!("hand-over, {clients} clients, one lock"), middle(times), "µs");
     report(figure.beside("fdatasync + round trip", ratio, Bound::AtMost(1.6)));
-    let fairness = Figure::plain("least grants of a client", contended.least, "");
-    let ratio = contended.least / contended.most;
-    report(fairness.beside("most grants of a client", ratio, Bound::AtLeast(0.9)));
+    let [least, most] = [grants.iter().min(), grants.iter().max()];
+    let [least, most] = [least, most].map(|grants| grants.copied().unwrap_or_default() as f64);
+    let fairness = Figure::plain("least grants of a client", least, "");
+    report(fairness.beside("most grants of a client", least / most, Bound::AtLeast(0.9)));
     Ok(())
+}
+
+/// The number in the middle.
+fn middle(numbers: impl IntoIterator<Item = f64>) -> f64 {
+    let mut numbers: Vec<f64> = numbers.into_iter().collect();
+    numbers.sort_unstable_by(f64::total_cmp);
+    numbers.get(numbers.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// The value in the middle.
