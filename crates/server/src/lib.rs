@@ -18,6 +18,7 @@
 //!   them together, behind the socket of `listen`; `metrics` is what is counted.
 
 mod access;
+mod awake;
 mod clock;
 mod grpc;
 mod heart;

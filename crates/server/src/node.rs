@@ -12,6 +12,7 @@ use openraft::{BasicNode, Raft};
 use tokio::sync::oneshot;
 
 use crate::Types;
+use crate::awake::Awake;
 use crate::clock::Clock;
 use crate::heart::{Beat, Health, Heart, Renewals};
 use crate::herald::Notices;
@@ -35,12 +36,15 @@ pub struct Options {
     pub config: Config,
     /// After so many commands the whole state is written down, and the log is cut.
     pub snapshot_every: u64,
+    /// Whether processors may sleep between two commands, which takes less power and more time.
+    pub frugal: bool,
 }
 
 impl Options {
     /// A node that keeps everything in this directory.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
-        Self { directory: directory.into(), config: Config::default(), snapshot_every: 100_000 }
+        let (directory, config) = (directory.into(), Config::default());
+        Self { directory, config, snapshot_every: 100_000, frugal: false }
     }
 }
 
@@ -104,7 +108,7 @@ impl Node {
     }
 
     async fn start(options: Options) -> Result<Self, NodeError> {
-        let Options { directory, config, snapshot_every } = options;
+        let Options { directory, config, snapshot_every, frugal } = options;
         let lock = claim(&directory).await?;
         let state = State::open(&directory, config);
         let state =
@@ -149,7 +153,8 @@ impl Node {
         linear.map_err(stopped)?;
         state.measure(metrics.clone());
         let clock = Arc::new(Clock::from(state.look(Machine::now)));
-        let proposer = Proposer::new(raft.clone(), state.clone(), clock.clone());
+        let awake = if frugal { None } else { Awake::new() };
+        let proposer = Proposer::new(raft.clone(), state.clone(), clock.clone(), awake);
         let renewals = Arc::new(Renewals::default());
         let health = Arc::new(Health::new(directory));
         let beat = Heart {

@@ -8,14 +8,15 @@ use conclave_machine::Command;
 use openraft::Raft;
 use tokio::sync::mpsc;
 
+use crate::awake::Awake;
 use crate::clock::Clock;
 use crate::hub::{Target, refuse};
 use crate::state::State;
 use crate::{Batch, Types, metrics};
 
 /// How often all other tasks have their turn before commands are written, when there are many: whatever has
-/// reached the machine passes through as many tasks on its way here, and can be written, too.
-const TURNS: u32 = 3;
+/// reached the machine passes through several tasks on its way here, and can be written, too.
+const TURNS: u32 = 5;
 /// How many are not many.
 const FEW: usize = 4;
 /// How many commands an entry may have.
@@ -23,7 +24,10 @@ const LARGEST: usize = 1024;
 
 /// The way into the log. Clones are the same way.
 #[derive(Clone)]
-pub(crate) struct Proposer(mpsc::UnboundedSender<Proposal>);
+pub(crate) struct Proposer {
+    queue: mpsc::UnboundedSender<Proposal>,
+    awake: Option<Arc<Awake>>,
+}
 
 /// Something that is to be written.
 struct Proposal {
@@ -48,16 +52,27 @@ pub(crate) enum Haste {
 const MOMENT: Duration = Duration::from_millis(2);
 
 impl Proposer {
-    pub(crate) fn new(raft: Raft<Types, State>, state: State, clock: Arc<Clock>) -> Self {
+    pub(crate) fn new(
+        raft: Raft<Types, State>,
+        state: State,
+        clock: Arc<Clock>,
+        awake: Option<Awake>,
+    ) -> Self {
         let (queue, proposals) = mpsc::unbounded_channel();
         tokio::spawn(propose(raft, state, clock, proposals));
-        Self(queue)
+        Self { queue, awake: awake.map(Arc::new) }
     }
 
     /// Has a command written and carried out, and its target told what came of it.
     pub(crate) fn submit(&self, command: Command, target: Target, haste: Haste) {
-        let proposal = Proposal { command, target, received: metrics::now(), haste };
-        if let Err(mpsc::error::SendError(proposal)) = self.0.send(proposal) {
+        let received = metrics::now();
+        if let Some(awake) = &self.awake
+            && haste == Haste::Urgent
+        {
+            awake.stir(received);
+        }
+        let proposal = Proposal { command, target, received, haste };
+        if let Err(mpsc::error::SendError(proposal)) = self.queue.send(proposal) {
             refuse(proposal.target, "the node has stopped");
         }
     }

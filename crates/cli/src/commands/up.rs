@@ -35,6 +35,11 @@ so, and opens its directory again every second until that works. Deadlocks, and 
 force and why, are written to standard error, a line each. SIGHUP has it read the file of --tokens again:
 clients whose token is gone or has other rights are cut off. Without --tokens, SIGHUP stops it.
 
+While there is something to do, a thread of the lowest priority keeps the processor awake, because to wake it
+up would take as long as all else. It gives way to every other program, but shows as time of a processor,
+up to one while locks change hands without a break. With --frugal it is not there; nor is it where the
+time of processors is rationed, as in many containers.
+
 Policies for --deadlocks:
   detect                  the youngest session of a cycle gets an error that names the cycle
   detect-fewest-locks     the one that holds the fewest locks
@@ -60,6 +65,9 @@ pub struct Args {
     #[arg(long, value_name = "COMMANDS", env = "CONCLAVE_SNAPSHOT_EVERY")]
     #[arg(default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub snapshot_every: u64,
+    /// Let the processor sleep between commands: takes less power, and longer to grant; see below
+    #[arg(long, env = "CONCLAVE_FRUGAL")]
+    pub frugal: bool,
     /// Its certificate, in PEM: use TLS
     #[arg(long, value_name = "FILE", env = "CONCLAVE_TLS_CERT", help_heading = "Security")]
     #[arg(requires = "tls_key")]
@@ -257,6 +265,7 @@ impl Args {
         let mut node = Options::new(&self.data);
         node.config = config;
         node.snapshot_every = self.snapshot_every;
+        node.frugal = self.frugal;
         let mut options = ServeOptions::new(node);
         options.listen = self.listen;
         if let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) {

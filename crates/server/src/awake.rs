@@ -1,0 +1,175 @@
+//! Keeps a processor awake while there is something to do.
+//!
+//! A processor that has nothing to do falls asleep, and takes its time to wake up: tens of microseconds in a
+//! virtual machine, and that several times for each command, which waits for the disk and then for the next
+//! to come. So there is a thread that does nothing but run, for a moment after each command, where the
+//! thread runs that carries them out, and only while nothing else wants to: any other thread of the machine
+//! comes before it. That takes no time from anybody, but power; and where the time of a processor is
+//! rationed, it would take that, so it is not done there.
+
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::hint::spin_loop;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
+
+use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
+use thread_priority::{
+    NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy,
+    set_thread_priority_and_policy, thread_native_id,
+};
+
+use crate::metrics;
+
+/// How long a command keeps the processor awake: until it is on disk and answered, and whoever was answered has had
+/// time to ask again.
+const MOMENT: Duration = Duration::from_micros(300);
+
+/// How much memory the thread may need.
+const STACK: usize = 64 << 10;
+
+/// Keeps a processor awake, until it is dropped.
+pub(crate) struct Awake {
+    state: Arc<State>,
+    thread: Thread,
+}
+
+struct State {
+    /// Time counts from here.
+    begun: Instant,
+    /// Until when to stay awake, in nanoseconds.
+    until: AtomicU64,
+    /// Which processor is to.
+    processor: AtomicUsize,
+    /// The thread has gone to sleep, or is about to.
+    asleep: AtomicBool,
+    over: AtomicBool,
+}
+
+impl Awake {
+    /// Nothing, where it would take time from others.
+    pub(crate) fn new() -> Option<Self> {
+        if is_rationed() {
+            return None;
+        }
+        let state = Arc::new(State {
+            begun: metrics::now(),
+            until: AtomicU64::new(0),
+            processor: AtomicUsize::new(NONE),
+            asleep: AtomicBool::new(false),
+            over: AtomicBool::new(false),
+        });
+        let shared = state.clone();
+        let builder = thread::Builder::new().name("awake".to_owned()).stack_size(STACK);
+        let spawned = builder.spawn(move || {
+            // If it cannot be the last of all, it is not to be at all.
+            let last = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
+            if set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, last).is_ok()
+            {
+                shared.run();
+            }
+        });
+        Some(Self { state, thread: spawned.ok()?.thread().clone() })
+    }
+
+    /// Something is to be done now, by this thread.
+    pub(crate) fn stir(&self, now: Instant) {
+        let State { until, processor, asleep, .. } = &*self.state;
+        processor.store(sched_getcpu(), Ordering::Relaxed);
+        until.store(self.state.at(now + MOMENT), Ordering::SeqCst);
+        if asleep.load(Ordering::SeqCst) {
+            self.thread.unpark();
+        }
+    }
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        self.state.over.store(true, Ordering::SeqCst);
+        self.thread.unpark();
+    }
+}
+
+impl State {
+    fn at(&self, time: Instant) -> u64 {
+        u64::try_from(time.duration_since(self.begun).as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    fn is_time(&self) -> bool {
+        self.at(metrics::now()) < self.until.load(Ordering::SeqCst)
+    }
+
+    fn run(&self) {
+        let mut here = NONE;
+        while !self.over.load(Ordering::SeqCst) {
+            if self.is_time() {
+                let processor = self.processor.load(Ordering::Relaxed);
+                if here != processor {
+                    stay_on(processor);
+                    here = processor;
+                }
+                (0..100).for_each(|_| spin_loop());
+                continue;
+            }
+            self.asleep.store(true, Ordering::SeqCst);
+            // Somebody may have looked whether it sleeps just before it did.
+            if !self.is_time() {
+                thread::park();
+            }
+            self.asleep.store(false, Ordering::SeqCst);
+        }
+    }
+}
+
+/// No processor.
+const NONE: usize = usize::MAX;
+
+/// Runs nowhere else any more, if that may be.
+fn stay_on(processor: usize) {
+    let mut only = CpuSet::new();
+    if processor < CpuSet::MAX_CPU {
+        only.set(processor);
+        // It is of less use elsewhere, and does no harm.
+        let _ = sched_setaffinity(None, &only);
+    }
+}
+
+/// Whether there is a limit to the time of processors that this process may use.
+fn is_rationed() -> bool {
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    limits_of(&groups)
+        .iter()
+        .any(|path| fs::read_to_string(path).is_ok_and(|limit| rations(&limit)))
+}
+
+/// The files that say how much time the groups of a process may use, each of which is part of the next.
+fn limits_of(groups: &str) -> Vec<PathBuf> {
+    let mut limits = Vec::new();
+    for line in groups.lines() {
+        // A number, what is controlled, and the group; in the second version, nothing is said of what.
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controlled), Some(group)) = (parts.next(), parts.next()) else { continue };
+        let (root, file) = match controlled {
+            "" => ("/sys/fs/cgroup", "cpu.max"),
+            some if some.split(',').any(|one| one == "cpu") => {
+                ("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us")
+            }
+            _ => continue,
+        };
+        for group in Path::new(group.trim_start_matches('/')).ancestors() {
+            limits.push(Path::new(root).join(group).join(file));
+        }
+    }
+    limits
+}
+
+/// Whether this is a limit: the first version says -1 if there is none, and the second "max".
+fn rations(limit: &str) -> bool {
+    let most = limit.split_whitespace().next();
+    most.and_then(|most| most.parse::<i64>().ok()).is_some_and(|most| most >= 0)
+}

@@ -1,0 +1,73 @@
+//! It runs when it is to, sleeps otherwise, and is the last of all.
+
+use super::*;
+
+/// Waits until something is so.
+#[expect(clippy::disallowed_methods, reason = "it waits for another thread")]
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..10_000 {
+        if is_so() {
+            return;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    panic!("{what} does not come");
+}
+
+/// The state and the policy of the thread of this name, as the system has them.
+fn thread_of(name: &str) -> Option<(String, String)> {
+    let tasks = fs::read_dir("/proc/self/task").expect("it is there");
+    tasks.filter_map(Result::ok).find_map(|task| {
+        let stat = fs::read_to_string(task.path().join("stat")).ok()?;
+        let (begin, rest) = stat.rsplit_once(')')?;
+        let fields: Vec<&str> = rest.split_whitespace().collect();
+        // The fields are counted from the third on here; the policy is the 41st.
+        let of_name = begin.ends_with(&format!("({name}"));
+        of_name.then(|| (fields[0].to_owned(), fields[38].to_owned()))
+    })
+}
+
+#[test]
+fn it_runs_for_a_moment_after_each_command_and_sleeps_otherwise() {
+    let Some(awake) = Awake::new() else {
+        assert!(is_rationed(), "there is no other reason");
+        return;
+    };
+    let sleeps = || thread_of("awake").is_some_and(|(state, _)| state == "S");
+    until("sleep", || awake.state.asleep.load(Ordering::SeqCst) && sleeps());
+    let (_, policy) = thread_of("awake").expect("it is there");
+    assert_eq!(policy, "5", "SCHED_IDLE");
+    for _ in 0..3 {
+        // As if there were always something to do.
+        awake.stir(metrics::now() + Duration::from_secs(3600));
+        until("waking", || !awake.state.asleep.load(Ordering::SeqCst));
+        awake.stir(metrics::now());
+        until("sleep", || awake.state.asleep.load(Ordering::SeqCst) && sleeps());
+    }
+    drop(awake);
+    until("the end", || thread_of("awake").is_none());
+}
+
+#[test]
+fn a_limit_is_found_in_all_groups_that_a_process_is_part_of() {
+    let paths = |groups| -> Vec<String> {
+        limits_of(groups).iter().map(|path| path.display().to_string()).collect()
+    };
+    assert_eq!(
+        paths("0::/a/b\n"),
+        ["/sys/fs/cgroup/a/b/cpu.max", "/sys/fs/cgroup/a/cpu.max", "/sys/fs/cgroup/cpu.max"]
+    );
+    assert_eq!(
+        paths("9:name=systemd:/x\n4:cpuset:/y\n3:cpu,cpuacct:/z\nnonsense\n"),
+        ["/sys/fs/cgroup/cpu/z/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us"]
+    );
+    for (limit, is_one) in [
+        ("max 100000\n", false),
+        ("150000 100000\n", true),
+        ("-1\n", false),
+        ("50000\n", true),
+        ("", false),
+    ] {
+        assert_eq!(rations(limit), is_one, "{limit:?}");
+    }
+}
