@@ -1,5 +1,6 @@
 //! The connection: one stream to one of the servers at a time, and another when it breaks.
 
+use std::panic::resume_unwind;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +9,7 @@ use conclave_api::v1::ask::What;
 use conclave_api::v1::conclave_client::ConclaveClient;
 use conclave_api::v1::tell::What as Told;
 use conclave_api::v1::{self, Ask, Tell};
+use futures_util::FutureExt;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::UnboundedReceiverStream;
@@ -64,7 +66,11 @@ pub(crate) async fn run(
     tokio::select! {
         biased;
         () = shared.0.stay_connected(&endpoints, &bearer) => {}
-        _ = heart.join_next() => {}
+        beaten = heart.join_next() => {
+            if let Some(Err(error)) = beaten && error.is_panic() {
+                resume_unwind(error.into_panic());
+            }
+        }
     }
 }
 
@@ -93,6 +99,8 @@ impl Shared {
                     self.visit(|book| {
                         book.outbox = Some(outbox);
                         book.repeat_all();
+                        // Whoever was to be hung up on was another.
+                        let _ = self.hang_up.notified().now_or_never();
                     });
                     let (heard, error) = self.listen(tells).await;
                     self.visit(|book| book.outbox = None);
@@ -158,10 +166,10 @@ impl Shared {
         loop {
             let tell = tokio::select! {
                 biased;
-                tell = tells.message() => tell,
                 () = &mut hang_up => {
                     return (heard, Error::Unreachable("the server is silent".to_owned()));
                 }
+                tell = tells.message() => tell,
             };
             match tell {
                 Ok(Some(tell)) => {

@@ -267,7 +267,7 @@ fn make(directory: &Path, number: u64, full: usize) -> io::Result<Numbered> {
     let mut header = [MAGIC.as_slice(), &number.to_be_bytes(), &salt].concat();
     header.extend(crc32fast::hash(&header).to_be_bytes());
     file.write_all(&header)?;
-    let zeros = (full.next_multiple_of(BLOCK) - HEADER) as u64;
+    let zeros = full.next_multiple_of(BLOCK).saturating_sub(HEADER) as u64;
     match io::copy(&mut io::repeat(0).take(zeros), &mut file) {
         // It gets longer as it is written, if there is room then.
         Err(error) if error.kind() != io::ErrorKind::StorageFull => return Err(error),

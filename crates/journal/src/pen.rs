@@ -37,9 +37,8 @@ impl Pen {
     /// Writes on at this place; what is before it in the same block is that.
     pub(crate) fn new(path: &Path, at: usize, before: &[u8]) -> io::Result<Self> {
         match Self::direct(path, at, before) {
-            Ok(pen) => Ok(pen),
-            // If the disk is full or broken, that will show again.
-            Err(_) => Self::flushed(path, at),
+            Err(error) if has_no_direct_way(&error) => Self::flushed(path, at),
+            pen => pen,
         }
     }
 
@@ -55,8 +54,13 @@ impl Pen {
         let flags = OFlags::DIRECT.bits().cast_signed();
         let file = File::options().write(true).custom_flags(flags).open(path)?;
         let mut pen = Self { file, way: Way::Direct(Blocks::new()), at: at - before.len() };
-        // There are systems that know this way and cannot go it.
-        pen.write(before)?;
+        // There are systems that know this way and cannot go it. Where nothing is before, zeros are there.
+        if before.is_empty() {
+            pen.write(&[0; BLOCK])?;
+            pen.at = at;
+        } else {
+            pen.write(before)?;
+        }
         Ok(pen)
     }
 
@@ -82,6 +86,12 @@ impl Pen {
         self.at += piece.len();
         Ok(())
     }
+}
+
+/// Whether an error means that there is no direct way, and nothing worse.
+fn has_no_direct_way(error: &io::Error) -> bool {
+    let unknown = [Errno::INVAL, Errno::OPNOTSUPP, Errno::NOSYS].map(Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|code| unknown.contains(&code))
 }
 
 /// Writes all of this, and returns when it is on disk.

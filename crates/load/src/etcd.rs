@@ -23,7 +23,7 @@ use crate::{Arrangement, LoadError, Options};
 
 /// An etcd that is up, until it is dropped.
 pub(crate) struct Etcd {
-    _process: Child,
+    process: Child,
     endpoint: String,
 }
 
@@ -35,7 +35,12 @@ impl Etcd {
     ) -> Result<Self, LoadError> {
         let data = options.directory.join(format!("etcd-{}", arrangement.connections));
         let (process, endpoint) = start(program, &data).await?;
-        Ok(Self { _process: process, endpoint })
+        Ok(Self { process, endpoint })
+    }
+
+    pub(crate) async fn stop(mut self) {
+        // It is killed when it is dropped in any case.
+        let _ = self.process.kill().await;
     }
 
     /// How many locks per second clients take and give back, each its own.

@@ -239,13 +239,17 @@ async fn throughput(
         let locks = |release| locks::uncontended(address, arrangement, release, span);
         rounds.push(Rates {
             echo: echo::rate(address, arrangement, span).await?,
+            dropped: locks(Release::Dropped).await?.rate,
             confirmed: locks(Release::Confirmed).await?.rate,
             etcd: match &etcd {
                 Some(etcd) => Some(etcd.throughput(arrangement, span).await?),
                 None => None,
             },
-            dropped: locks(Release::Dropped).await?.rate,
         });
+    }
+    let with_etcd = etcd.is_some();
+    if let Some(etcd) = etcd {
+        etcd.stop().await;
     }
     let middle_of = |what: fn(&Rates) -> f64| middle(rounds.iter().map(what));
     let wanted = |bound| (arrangement.connections == arrangement.clients).then_some(bound);
@@ -262,7 +266,7 @@ async fn throughput(
     report(confirmed.clone().beside("echo", ratio, wanted(Bound::AtLeast(0.25))));
     let ratio = middle_of(|rates| rates.dropped / rates.echo);
     report(dropped.clone().beside("echo", ratio, None));
-    if etcd.is_some() {
+    if with_etcd {
         let of_etcd = |what: fn(&Rates) -> f64| {
             middle(rounds.iter().filter_map(|rates| Some(what(rates) / rates.etcd?)))
         };
@@ -284,23 +288,21 @@ async fn hand_over(
     let (span, clients) = (options.span / ROUNDS, options.clients);
     let apart = Arrangement { clients, connections: clients };
     let mut floors = vec![floor::measure(&options.directory, span / 2)?];
-    let (mut times, mut grants) = (Vec::new(), vec![0; clients]);
+    let (mut times, mut fairness) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let contended = locks::contended(address, apart, span).await?;
         floors.push(floor::measure(&options.directory, span / 2)?);
         times.push(contended.each);
-        for (sum, more) in grants.iter_mut().zip(contended.grants) {
-            *sum += more;
-        }
+        fairness.push((contended.least, contended.least / contended.most));
     }
     let ratio = middle(over_floors(&times, &floors));
     let figure =
         Figure::plain(format!("hand-over, {clients} clients, one lock"), middle(times), "µs");
     report(figure.beside("fdatasync + round trip", ratio, Bound::AtMost(1.6)));
-    let [least, most] = [grants.iter().min(), grants.iter().max()];
-    let [least, most] = [least, most].map(|grants| grants.copied().unwrap_or_default() as f64);
-    let fairness = Figure::plain("least grants of a client", least, "");
-    report(fairness.beside("most grants of a client", least / most, Bound::AtLeast(0.9)));
+    let least = middle(fairness.iter().map(|(least, _)| *least));
+    let ratio = middle(fairness.iter().map(|(_, ratio)| *ratio));
+    let figure = Figure::plain("least grants of a client", least, "");
+    report(figure.beside("most grants of a client", ratio, Bound::AtLeast(0.9)));
     Ok(())
 }
 

@@ -22,8 +22,9 @@ pub(crate) struct Uncontended {
 pub(crate) struct Contended {
     /// From one holder to the next, in microseconds.
     pub(crate) each: f64,
-    /// How many grants each client had.
-    pub(crate) grants: Vec<usize>,
+    /// Of all clients, the fewest and the most grants.
+    pub(crate) least: f64,
+    pub(crate) most: f64,
 }
 
 pub(crate) async fn connect(address: SocketAddr, name: &str) -> Result<Session, LoadError> {
@@ -37,7 +38,6 @@ async fn open(client: &Client) -> Result<Session, LoadError> {
 
 /// What one client did.
 struct Done {
-    client: usize,
     acquired: Vec<Duration>,
     within: Duration,
 }
@@ -76,8 +76,9 @@ pub(crate) async fn contended(
     let done = all(address, arrangement, Release::Confirmed, span, lock).await?;
     let rate: f64 =
         done.iter().map(|done| done.acquired.len() as f64 / done.within.as_secs_f64()).sum();
-    let grants = done.iter().map(|done| done.acquired.len()).collect();
-    Ok(Contended { each: 1e6 / rate, grants })
+    let grants = || done.iter().map(|done| done.acquired.len() as f64);
+    let least = grants().fold(f64::INFINITY, f64::min);
+    Ok(Contended { each: 1e6 / rate, least, most: grants().fold(0.0, f64::max) })
 }
 
 async fn all(
@@ -100,20 +101,18 @@ async fn all(
         let session = open(&connected[client % connections]).await?;
         tasks.spawn(async move {
             start.wait().await;
-            work(client, &session, &lock, release, span).await
+            work(&session, &lock, release, span).await
         });
     }
     let mut all = Vec::new();
     while let Some(done) = tasks.join_next().await {
         all.push(done.expect("it does not panic")?);
     }
-    all.sort_by_key(|done| done.client);
     Ok(all)
 }
 
 #[expect(clippy::disallowed_methods, reason = "it measures")]
 async fn work(
-    client: usize,
     session: &Session,
     lock: &str,
     release: Release,
@@ -134,5 +133,5 @@ async fn work(
             break;
         }
     }
-    Ok(Done { client, acquired, within: begun.elapsed() })
+    Ok(Done { acquired, within: begun.elapsed() })
 }

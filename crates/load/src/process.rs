@@ -25,7 +25,9 @@ pub struct Start {
 /// Serves what is in a directory on some port, says on standard output which, and goes on until killed.
 pub async fn serve(directory: &Path) -> Result<(), ServeError> {
     let listen = "127.0.0.1:0".parse().expect("it is an address");
-    let node = conclave_server::Options::new(directory);
+    // As `conclave up` does it.
+    let node =
+        conclave_server::Options { frugal: false, ..conclave_server::Options::new(directory) };
     let server = conclave_server::Server::start(ServeOptions { listen, ..ServeOptions::new(node) });
     let server = server.await?;
     println!("{}", server.address());

@@ -3,9 +3,10 @@
 //! A processor that has nothing to do falls asleep, and takes its time to wake up: tens of microseconds in a
 //! virtual machine, and that several times for each command, which waits for the disk and then for the next
 //! to come. So there is a thread that does nothing but run, for a moment after each command, where the
-//! thread runs that carries them out, and only while nothing else wants to: any other thread of the machine
-//! comes before it. That takes no time from anybody, but power; and where the time of a processor is
-//! rationed, it would take that, so it is not done there.
+//! thread runs that carries them out, and only while nothing else wants to: any other thread comes before it.
+//! So it takes power, and not time. But that holds among processes that share processors as they please;
+//! where these are shared out to groups, as in containers, it would use up what others have a claim to, and is
+//! not there.
 
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,9 @@ use crate::metrics;
 /// How long a command keeps the processor awake: until it is on disk and answered, and whoever was answered has had
 /// time to ask again.
 const MOMENT: Duration = Duration::from_micros(300);
+
+/// A thread is not moved to another processor more often than so, in nanoseconds.
+const OFTEN: u64 = 20_000;
 
 /// How much memory the thread may need.
 const STACK: usize = 64 << 10;
@@ -80,8 +84,12 @@ impl Awake {
     /// Something is to be done now, by this thread.
     pub(crate) fn stir(&self, now: Instant) {
         let State { until, processor, asleep, .. } = &*self.state;
-        processor.store(sched_getcpu(), Ordering::Relaxed);
-        until.store(self.state.at(now + MOMENT), Ordering::SeqCst);
+        let end = self.state.at(now + MOMENT);
+        let before = until.swap(end, Ordering::SeqCst);
+        // Not for each of many that come together: the system has to be asked.
+        if end.saturating_sub(before) > OFTEN {
+            processor.store(sched_getcpu(), Ordering::Relaxed);
+        }
         if asleep.load(Ordering::SeqCst) {
             self.thread.unpark();
         }
@@ -139,17 +147,17 @@ fn stay_on(processor: usize) {
     }
 }
 
-/// Whether there is a limit to the time of processors that this process may use.
+/// Whether the time of processors is shared out among groups of processes, to one of which this belongs: then those
+/// of other groups do not come first.
 fn is_rationed() -> bool {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    limits_of(&groups)
-        .iter()
-        .any(|path| fs::read_to_string(path).is_ok_and(|limit| rations(&limit)))
+    shares_of(&groups).iter().any(|path| path.exists())
 }
 
-/// The files that say how much time the groups of a process may use, each of which is part of the next.
-fn limits_of(groups: &str) -> Vec<PathBuf> {
-    let mut limits = Vec::new();
+/// The files that say how much time the groups of a process may use, if that is said: each group is part of the
+/// next, and the last of them, all there is, has no such file.
+fn shares_of(groups: &str) -> Vec<PathBuf> {
+    let mut shares = Vec::new();
     for line in groups.lines() {
         // A number, what is controlled, and the group; in the second version, nothing is said of what.
         let mut parts = line.splitn(3, ':').skip(1);
@@ -162,14 +170,8 @@ fn limits_of(groups: &str) -> Vec<PathBuf> {
             _ => continue,
         };
         for group in Path::new(group.trim_start_matches('/')).ancestors() {
-            limits.push(Path::new(root).join(group).join(file));
+            shares.push(Path::new(root).join(group).join(file));
         }
     }
-    limits
-}
-
-/// Whether this is a limit: the first version says -1 if there is none, and the second "max".
-fn rations(limit: &str) -> bool {
-    let most = limit.split_whitespace().next();
-    most.and_then(|most| most.parse::<i64>().ok()).is_some_and(|most| most >= 0)
+    shares
 }

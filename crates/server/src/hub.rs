@@ -102,6 +102,10 @@ impl Hub {
 
     /// From now on, what happens to a session goes there, and nowhere else.
     pub(crate) fn attach(&mut self, session: SessionId, to: &Outbound) {
+        // It may be forgotten already, and would not be again.
+        if to.is_over() {
+            return;
+        }
         self.detach(session);
         self.sessions.insert(session, to.clone());
         self.connections.entry(to.connection()).or_default().sessions.insert(session);
@@ -134,6 +138,9 @@ impl Hub {
 
     /// From now on, changes of an election go there, too. Says how many elections that makes.
     pub(crate) fn observe(&mut self, election: &Name, to: &Outbound) -> usize {
+        if to.is_over() {
+            return 0;
+        }
         let interests = self.connections.entry(to.connection()).or_default();
         if interests.elections.insert(election.clone()) {
             self.observers.entry(election.clone()).or_default().push(to.clone());

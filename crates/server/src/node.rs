@@ -36,7 +36,8 @@ pub struct Options {
     pub config: Config,
     /// After so many commands the whole state is written down, and the log is cut.
     pub snapshot_every: u64,
-    /// Whether processors may sleep between two commands, which takes less power and more time.
+    /// Whether processors may sleep between two commands, which takes less power and more time. If not, a thread of
+    /// the lowest priority keeps one awake, except where control groups share out the time of processors.
     pub frugal: bool,
 }
 
@@ -44,7 +45,7 @@ impl Options {
     /// A node that keeps everything in this directory.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         let (directory, config) = (directory.into(), Config::default());
-        Self { directory, config, snapshot_every: 100_000, frugal: false }
+        Self { directory, config, snapshot_every: 100_000, frugal: true }
     }
 }
 

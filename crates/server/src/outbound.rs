@@ -64,7 +64,7 @@ impl Outbound {
     }
 
     pub(crate) fn tell(&self, session: u64, id: u64, what: Told) {
-        if self.0.over.load(Ordering::Acquire) {
+        if self.is_over() {
             return;
         }
         let mut queue = self.queue();
@@ -83,9 +83,9 @@ impl Outbound {
 
     /// It does not read.
     fn cut_off(&self) {
-        if !self.0.over.load(Ordering::Acquire) {
+        if !self.0.over.swap(true, Ordering::AcqRel) {
             self.0.cut_off.inc();
-            self.end();
+            self.0.sender.wake();
             if let Some(hang_up) = &self.0.hang_up {
                 hang_up.now();
             }
@@ -96,6 +96,11 @@ impl Outbound {
     pub(crate) fn end(&self) {
         self.0.over.store(true, Ordering::Release);
         self.0.sender.wake();
+    }
+
+    /// Whether nothing more is sent.
+    pub(crate) fn is_over(&self) -> bool {
+        self.0.over.load(Ordering::Acquire)
     }
 
     /// Whether no more questions may be asked until some are answered.
@@ -149,7 +154,7 @@ impl Answers {
         Self { way, next: VecDeque::new(), _present: present }
     }
 
-    /// Tells something before all that waits.
+    /// Tells something before all that waits in the queue.
     pub(crate) fn tell_first(&mut self, session: u64, id: u64, what: Told) {
         self.next.push_back(Tell { session, id, what: Some(what) });
     }
@@ -168,12 +173,11 @@ impl Stream for Answers {
         let Self { way, next, .. } = &mut *self;
         // Before it looks, so that nothing is missed that comes afterwards.
         way.0.sender.register(cx.waker());
-        if way.0.over.load(Ordering::Acquire) {
-            return Poll::Ready(None);
-        }
+        let over = way.is_over();
         std::mem::swap(next, &mut *way.queue());
         match next.pop_front() {
             Some(tell) => Poll::Ready(Some(tell)),
+            None if over => Poll::Ready(None),
             None => Poll::Pending,
         }
     }

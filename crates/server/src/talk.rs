@@ -35,7 +35,7 @@ impl Stream for Talk {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let talk = &mut *self;
-        loop {
+        for _ in 0..AT_ONCE {
             let Some(asked) = &mut talk.asked else { return Poll::Ready(None) };
             match Pin::new(&mut talk.answers).poll_next(cx) {
                 Poll::Ready(Some(tell)) => {
@@ -44,7 +44,7 @@ impl Stream for Talk {
                     }
                     return Poll::Ready(Some(Ok(tell)));
                 }
-                Poll::Ready(None) => break,
+                Poll::Ready(None) => return talk.end(),
                 Poll::Pending => {}
             }
             // Who has too many open questions is not listened to until some are answered.
@@ -54,21 +54,30 @@ impl Stream for Talk {
             match Pin::new(asked).poll_next(cx) {
                 Poll::Ready(Some(Ok(ask))) => talk.take(ask),
                 // A stream that breaks off is as good as one that ends: the sessions are left as they are.
-                Poll::Ready(Some(Err(_)) | None) => break,
+                Poll::Ready(Some(Err(_)) | None) => return talk.end(),
                 Poll::Pending => return Poll::Pending,
             }
         }
-        talk.asked = None;
-        // The client is told that this is the end, as far as it still listens.
-        Poll::Ready(Some(Err(Status::unavailable("the connection was ended"))))
+        // Others have their turn.
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 }
 
+/// So many questions of one client are taken before it is another's turn.
+const AT_ONCE: usize = 64;
+
 impl Talk {
+    /// The client is told that this is the end, as far as it still listens.
+    fn end(&mut self) -> Poll<Option<Result<Tell, Status>>> {
+        self.asked = None;
+        Poll::Ready(Some(Err(Status::unavailable("the connection was ended"))))
+    }
+
     fn take(&mut self, ask: Ask) {
         let (session, id) = (ask.session, ask.id);
         if let Err(failed) = self.try_take(ask) {
-            self.answers.tell_first(session, id, Told::Failed(failed));
+            self.to.tell(session, id, Told::Failed(failed));
         }
     }
 

@@ -19,7 +19,8 @@ Examples:
   conclave bench --data /var/lib        on the disk that counts
 
 A lock is taken and given back, and both are on disk before they are acknowledged. What the machine can do at
-best is measured in the same minute: ratios count, not seconds. It ends with 6 if one of them is not what it
+best is measured in turns with it: ratios count, not seconds. The node keeps its processor awake, as always;
+during a flush, a round trip or an echo, nobody does. It ends with 6 if one of them is not what it
 should be, which a busy machine may be to blame for.";
 
 /// Flags of `conclave bench`.

@@ -36,9 +36,9 @@ force and why, are written to standard error, a line each. SIGHUP has it read th
 clients whose token is gone or has other rights are cut off. Without --tokens, SIGHUP stops it.
 
 While there is something to do, a thread of the lowest priority keeps the processor awake, because to wake it
-up would take as long as all else. It gives way to every other program, but shows as time of a processor,
-up to one while locks change hands without a break. With --frugal it is not there; nor is it where the
-time of processors is rationed, as in many containers.
+up would take as long as all else. It gives way to every other thread, but shows as time of a processor,
+up to one while locks change hands without a break. With --frugal it is not there; nor is it where control
+groups share out the time of processors, as in containers, for others may have a claim to what it would use.
 
 Policies for --deadlocks:
   detect                  the youngest session of a cycle gets an error that names the cycle

@@ -47,9 +47,22 @@ fn what_was_written_is_followed_by_nothing_but_zeros() {
 }
 
 #[test]
+fn whoever_goes_on_where_a_block_begins_finds_out_whether_it_can_be_written() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("file");
+    fs::write(&path, vec![5; BLOCK]).expect("it can be written");
+    let mut pen = Pen::new(&path, BLOCK, &[]).expect("it can be opened");
+    pen.write(b"more").expect("it can be written");
+    let found = fs::read(&path).expect("it is there");
+    let (written, rest) = found.split_at(BLOCK + 4);
+    assert!(written[..BLOCK].iter().all(|&byte| byte == 5) && &written[BLOCK..] == b"more");
+    assert!(rest.iter().all(|&byte| byte == 0));
+}
+
+#[test]
 fn where_there_is_no_direct_way_what_is_written_is_flushed() {
     // A device that takes whatever is written, but knows nothing of blocks or of flushing.
     let null = Path::new("/dev/null");
-    let mut pen = Pen::without_direct_way(null, 0);
+    let mut pen = Pen::new(null, BLOCK, &[]).expect("it is written in another way");
     assert!(pen.write(b"something").is_err(), "it cannot be flushed");
 }

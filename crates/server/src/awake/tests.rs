@@ -49,9 +49,9 @@ fn it_runs_for_a_moment_after_each_command_and_sleeps_otherwise() {
 }
 
 #[test]
-fn a_limit_is_found_in_all_groups_that_a_process_is_part_of() {
+fn a_share_is_looked_for_in_all_groups_that_a_process_is_part_of() {
     let paths = |groups| -> Vec<String> {
-        limits_of(groups).iter().map(|path| path.display().to_string()).collect()
+        shares_of(groups).iter().map(|path| path.display().to_string()).collect()
     };
     assert_eq!(
         paths("0::/a/b\n"),
@@ -61,13 +61,4 @@ fn a_limit_is_found_in_all_groups_that_a_process_is_part_of() {
         paths("9:name=systemd:/x\n4:cpuset:/y\n3:cpu,cpuacct:/z\nnonsense\n"),
         ["/sys/fs/cgroup/cpu/z/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us"]
     );
-    for (limit, is_one) in [
-        ("max 100000\n", false),
-        ("150000 100000\n", true),
-        ("-1\n", false),
-        ("50000\n", true),
-        ("", false),
-    ] {
-        assert_eq!(rations(limit), is_one, "{limit:?}");
-    }
 }
