@@ -151,27 +151,30 @@ fn stay_on(processor: usize) {
 /// of other groups do not come first.
 fn is_rationed() -> bool {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    shares_of(&groups).iter().any(|path| path.exists())
+    groups_of(&groups).iter().any(|group| has_share(group))
 }
 
-/// The files that say how much time the groups of a process may use, if that is said: each group is part of the
-/// next, and the last of them, all there is, has no such file.
-fn shares_of(groups: &str) -> Vec<PathBuf> {
-    let mut shares = Vec::new();
-    for line in groups.lines() {
+/// The groups that a process belongs to, as far as they may concern processors; each is part of the next.
+fn groups_of(listed: &str) -> Vec<PathBuf> {
+    let mut groups = Vec::new();
+    for line in listed.lines() {
         // A number, what is controlled, and the group; in the second version, nothing is said of what.
         let mut parts = line.splitn(3, ':').skip(1);
         let (Some(controlled), Some(group)) = (parts.next(), parts.next()) else { continue };
-        let (root, file) = match controlled {
-            "" => ("/sys/fs/cgroup", "cpu.max"),
-            some if some.split(',').any(|one| one == "cpu") => {
-                ("/sys/fs/cgroup/cpu", "cpu.cfs_quota_us")
-            }
+        let root = match controlled {
+            "" => "/sys/fs/cgroup",
+            some if some.split(',').any(|one| one == "cpu") => "/sys/fs/cgroup/cpu",
             _ => continue,
         };
-        for group in Path::new(group.trim_start_matches('/')).ancestors() {
-            shares.push(Path::new(root).join(group).join(file));
-        }
+        let group = Path::new(group.trim_start_matches('/'));
+        groups.extend(group.ancestors().map(|group| Path::new(root).join(group)));
     }
-    shares
+    groups
+}
+
+/// Whether a group has a share, and is not the one of all processes: that has no share in the second version, and
+/// in the first it alone has an agent.
+fn has_share(group: &Path) -> bool {
+    let has = |file: &str| group.join(file).exists();
+    has("cpu.max") || has("cpu.shares") && !has("release_agent")
 }

@@ -5,7 +5,7 @@ use super::*;
 /// Waits until something is so.
 #[expect(clippy::disallowed_methods, reason = "it waits for another thread")]
 fn until(what: &str, is_so: impl Fn() -> bool) {
-    for _ in 0..10_000 {
+    for _ in 0..60_000 {
         if is_so() {
             return;
         }
@@ -50,15 +50,25 @@ fn it_runs_for_a_moment_after_each_command_and_sleeps_otherwise() {
 
 #[test]
 fn a_share_is_looked_for_in_all_groups_that_a_process_is_part_of() {
-    let paths = |groups| -> Vec<String> {
-        shares_of(groups).iter().map(|path| path.display().to_string()).collect()
+    let paths = |listed| -> Vec<String> {
+        groups_of(listed).iter().map(|path| path.display().to_string()).collect()
     };
-    assert_eq!(
-        paths("0::/a/b\n"),
-        ["/sys/fs/cgroup/a/b/cpu.max", "/sys/fs/cgroup/a/cpu.max", "/sys/fs/cgroup/cpu.max"]
-    );
+    assert_eq!(paths("0::/a/b\n"), ["/sys/fs/cgroup/a/b", "/sys/fs/cgroup/a", "/sys/fs/cgroup/"]);
     assert_eq!(
         paths("9:name=systemd:/x\n4:cpuset:/y\n3:cpu,cpuacct:/z\nnonsense\n"),
-        ["/sys/fs/cgroup/cpu/z/cpu.cfs_quota_us", "/sys/fs/cgroup/cpu/cpu.cfs_quota_us"]
+        ["/sys/fs/cgroup/cpu/z", "/sys/fs/cgroup/cpu/"]
     );
+}
+
+#[test]
+fn the_group_of_all_processes_has_no_share() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let group = directory.path();
+    assert!(!has_share(group), "nothing is said of processors");
+    fs::write(group.join("cpu.shares"), "1024").expect("it can be written");
+    assert!(has_share(group), "a group of the first version");
+    fs::write(group.join("release_agent"), "").expect("it can be written");
+    assert!(!has_share(group), "all processes");
+    fs::write(group.join("cpu.max"), "max 100000").expect("it can be written");
+    assert!(has_share(group), "a group of the second version");
 }
