@@ -39,10 +39,9 @@ pub struct Journal {
     full: usize,
     /// The oldest first; the last is being written.
     files: VecDeque<Numbered>,
-    /// Writes the last file.
+    /// Writes the last file, and is where in it the next frame goes.
     pen: Pen,
-    /// Where in it the next frame goes, and the frame's number.
-    end: usize,
+    /// The next frame's number.
     next: u64,
     /// The file after the last, while it is being made.
     coming: Option<JoinHandle<io::Result<Numbered>>>,
@@ -87,7 +86,7 @@ impl Journal {
         mut show: impl FnMut(Place, &[u8]) -> io::Result<()>,
     ) -> io::Result<Self> {
         let (mut files, mut end, mut next) = (VecDeque::<Numbered>::new(), HEADER, None);
-        let (mut torn, mut last, mut begun) = (false, None, Vec::new());
+        let (mut torn, mut last) = (false, None);
         for number in numbers(directory)? {
             let missing = || damaged(format!("something before {} is missing", name(number)));
             if files.back().is_some_and(|before| before.number + 1 != number) {
@@ -122,7 +121,6 @@ impl Journal {
                 file.file.sync_data()?;
                 torn = true;
             }
-            begun = bytes[end / BLOCK * BLOCK..end].to_vec();
             files.push_back(file);
         }
         // Whoever wrote the last frame may have been killed before it was on disk, or have been told that it
@@ -134,24 +132,22 @@ impl Journal {
             file.write_all_at(&frame, at as u64)?;
             file.sync_data()?;
         }
-        let pen = match files.back() {
-            Some(file) => {
-                sync_names(directory)?;
-                Pen::new(&directory.join(name(file.number)), end, &begun)?
-            }
-            None => {
-                files.push_back(make(directory, 1, full)?);
-                Pen::new(&directory.join(name(1)), HEADER, &files[0].header()?)?
-            }
-        };
+        if files.is_empty() {
+            files.push_back(make(directory, 1, full)?);
+        } else {
+            sync_names(directory)?;
+        }
+        let written = files.back().expect("there is one").number;
+        let pen = Pen::new(&directory.join(name(written)), end)?;
         let directory = directory.to_owned();
         let next = next.unwrap_or_default();
-        Ok(Self { directory, full, files, pen, end, next, coming: None, failed: false })
+        Ok(Self { directory, full, files, pen, next, coming: None, failed: false })
     }
 
     /// Makes room for a frame, and says whether it will be the first of a file.
     pub fn make_room(&mut self, length: usize) -> io::Result<bool> {
-        if self.end > HEADER && self.end + room_for(length) > self.full {
+        let end = self.pen.at();
+        if end > HEADER && end + room_for(length) > self.full {
             let coming = self.coming.take().map(|coming| coming.join().expect("it returns errors"));
             let file = match coming {
                 Some(Ok(file)) => file,
@@ -159,11 +155,10 @@ impl Journal {
                 _ => make(&self.directory, self.last().number + 1, self.full)?,
             };
             let path = self.directory.join(name(file.number));
-            self.pen = self.pen.turn_to(&path, HEADER, &file.header()?)?;
+            self.pen = self.pen.turn_to(&path, HEADER)?;
             self.files.push_back(file);
-            self.end = HEADER;
         }
-        Ok(self.end == HEADER)
+        Ok(self.pen.at() == HEADER)
     }
 
     /// Writes a frame, and returns when it is on disk. What it begins with is put into the first
@@ -175,8 +170,8 @@ impl Journal {
         // If it fails, half of it may be on disk.
         self.failed = true;
         let length = frame.len() - HEAD;
-        let (file, at) = (self.last(), self.end);
-        let place = Place::new(file.number, at, length)?;
+        let file = self.last();
+        let place = Place::new(file.number, self.pen.at(), length)?;
         frame[..4].copy_from_slice(&place.length.to_be_bytes());
         frame[8..HEAD].copy_from_slice(&self.next.to_be_bytes());
         frame.resize(room_for(length), 0);
@@ -185,8 +180,7 @@ impl Journal {
         self.pen.write(frame)?;
         self.failed = false;
         self.next += 1;
-        self.end += frame.len();
-        if self.end > self.full / 2 && self.coming.is_none() {
+        if self.pen.at() > self.full / 2 && self.coming.is_none() {
             let (directory, number, full) = (self.directory.clone(), place.file + 1, self.full);
             self.coming = Some(thread::spawn(move || make(&directory, number, full)));
         }
@@ -222,15 +216,6 @@ impl Drop for Journal {
     fn drop(&mut self) {
         // Whoever opens the directory next finds it at rest.
         drop(self.coming.take().map(JoinHandle::join));
-    }
-}
-
-impl Numbered {
-    /// What it begins with.
-    fn header(&self) -> io::Result<[u8; HEADER]> {
-        let mut header = [0; HEADER];
-        self.file.read_exact_at(&mut header, 0)?;
-        Ok(header)
     }
 }
 

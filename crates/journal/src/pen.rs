@@ -17,7 +17,6 @@ pub(crate) const BLOCK: usize = 4096;
 pub(crate) struct Pen {
     file: File,
     way: Way,
-    /// Where the next piece goes.
     at: usize,
 }
 
@@ -34,32 +33,36 @@ struct Blocks {
 }
 
 impl Pen {
-    /// Writes on at this place; what is before it in the same block is that.
-    pub(crate) fn new(path: &Path, at: usize, before: &[u8]) -> io::Result<Self> {
-        match Self::direct(path, at, before) {
+    /// Writes on at this place.
+    pub(crate) fn new(path: &Path, at: usize) -> io::Result<Self> {
+        match Self::direct(path, at) {
             Err(error) if has_no_direct_way(&error) => Self::flushed(path, at),
             pen => pen,
         }
     }
 
     /// The same for another file, in the same way.
-    pub(crate) fn turn_to(&self, path: &Path, at: usize, before: &[u8]) -> io::Result<Self> {
+    pub(crate) fn turn_to(&self, path: &Path, at: usize) -> io::Result<Self> {
         match self.way {
-            Way::Direct(_) => Self::new(path, at, before),
+            Way::Direct(_) => Self::new(path, at),
             Way::Flushed => Self::flushed(path, at),
         }
     }
 
-    fn direct(path: &Path, at: usize, before: &[u8]) -> io::Result<Self> {
+    fn direct(path: &Path, at: usize) -> io::Result<Self> {
+        // What is before it in the same block is written again with what comes next.
+        let block = at / BLOCK * BLOCK;
+        let mut before = vec![0; at - block];
+        File::open(path)?.read_exact_at(&mut before, block as u64)?;
         let flags = OFlags::DIRECT.bits().cast_signed();
         let file = File::options().write(true).custom_flags(flags).open(path)?;
-        let mut pen = Self { file, way: Way::Direct(Blocks::new()), at: at - before.len() };
+        let mut pen = Self { file, way: Way::Direct(Blocks::new()), at: block };
         // There are systems that know this way and cannot go it. Where nothing is before, zeros are there.
         if before.is_empty() {
             pen.write(&[0; BLOCK])?;
             pen.at = at;
         } else {
-            pen.write(before)?;
+            pen.write(&before)?;
         }
         Ok(pen)
     }
@@ -67,6 +70,11 @@ impl Pen {
     fn flushed(path: &Path, at: usize) -> io::Result<Self> {
         let file = File::options().write(true).open(path)?;
         Ok(Self { file, way: Way::Flushed, at })
+    }
+
+    /// Where the next piece goes.
+    pub(crate) fn at(&self) -> usize {
+        self.at
     }
 
     /// Writes a piece, and returns when it is on disk.

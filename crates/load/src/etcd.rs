@@ -34,8 +34,35 @@ impl Etcd {
         arrangement: Arrangement,
     ) -> Result<Self, LoadError> {
         let data = options.directory.join(format!("etcd-{}", arrangement.connections));
-        let (process, endpoint) = start(program, &data).await?;
-        Ok(Self { process, endpoint })
+        let failed =
+            |error| LoadError::Io { what: format!("cannot start {}", program.display()), error };
+        fs::create_dir_all(&data).map_err(failed)?;
+        let free = || -> std::io::Result<String> {
+            let listener = TcpListener::bind("127.0.0.1:0")?;
+            Ok(format!("http://{}", listener.local_addr()?))
+        };
+        let (clients, peers) = (free().map_err(failed)?, free().map_err(failed)?);
+        let process = Command::new(program)
+            .arg("--data-dir")
+            .arg(data)
+            .args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients])
+            .args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers])
+            .args(["--initial-cluster", &format!("default={peers}"), "--log-level", "error"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(failed)?;
+        for _ in 0..100 {
+            if let Ok(mut client) = Client::connect(&clients).await
+                && client.grant(60).await.is_ok()
+            {
+                return Ok(Self { process, endpoint: clients });
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        Err(LoadError::Dead("etcd".to_owned()))
     }
 
     pub(crate) async fn stop(mut self) {
@@ -67,38 +94,6 @@ impl Etcd {
         }
         Ok(sum)
     }
-}
-
-async fn start(program: &Path, data: &Path) -> Result<(Child, String), LoadError> {
-    let failed =
-        |error| LoadError::Io { what: format!("cannot start {}", program.display()), error };
-    fs::create_dir_all(data).map_err(failed)?;
-    let free = || -> std::io::Result<String> {
-        let listener = TcpListener::bind("127.0.0.1:0")?;
-        Ok(format!("http://{}", listener.local_addr()?))
-    };
-    let (clients, peers) = (free().map_err(failed)?, free().map_err(failed)?);
-    let etcd = Command::new(program)
-        .arg("--data-dir")
-        .arg(data)
-        .args(["--listen-client-urls", &clients, "--advertise-client-urls", &clients])
-        .args(["--listen-peer-urls", &peers, "--initial-advertise-peer-urls", &peers])
-        .args(["--initial-cluster", &format!("default={peers}"), "--log-level", "error"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(failed)?;
-    for _ in 0..100 {
-        if let Ok(mut client) = Client::connect(&clients).await
-            && client.grant(60).await.is_ok()
-        {
-            return Ok((etcd, clients));
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    Err(LoadError::Dead("etcd".to_owned()))
 }
 
 /// A client of etcd that knows leases and locks. Clones share a connection.

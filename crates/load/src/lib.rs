@@ -313,9 +313,7 @@ fn middle(numbers: impl IntoIterator<Item = f64>) -> f64 {
     numbers.get(numbers.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// The value in the middle.
-fn median(mut values: Vec<Duration>) -> f64 {
-    values.sort_unstable();
-    let middle = values.get(values.len() / 2).copied().unwrap_or_default();
-    middle.as_secs_f64() * 1e6
+/// The time in the middle, in microseconds.
+fn median(times: Vec<Duration>) -> f64 {
+    middle(times.into_iter().map(|time| time.as_secs_f64() * 1e6))
 }

@@ -24,15 +24,14 @@ fn what_was_written_is_followed_by_nothing_but_zeros() {
             fs::write(path, &header).expect("it can be written");
         }
         let mut pens = [
-            Pen::new(&paths[0], HEADER, &header).expect("it can be opened"),
+            Pen::new(&paths[0], HEADER).expect("it can be opened"),
             Pen::without_direct_way(&paths[1], HEADER),
         ];
         let mut expected = header;
         for (nth, piece) in pieces(seed).iter().enumerate() {
             if nth % 7 == 6 {
                 // Whoever opens it again goes on where it ends.
-                let begun = &expected[expected.len() / BLOCK * BLOCK..];
-                pens[0] = Pen::new(&paths[0], expected.len(), begun).expect("it can be opened");
+                pens[0] = Pen::new(&paths[0], expected.len()).expect("it can be opened");
             }
             expected.extend(piece);
             for (pen, path) in pens.iter_mut().zip(&paths) {
@@ -51,7 +50,7 @@ fn whoever_goes_on_where_a_block_begins_finds_out_whether_it_can_be_written() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("file");
     fs::write(&path, vec![5; BLOCK]).expect("it can be written");
-    let mut pen = Pen::new(&path, BLOCK, &[]).expect("it can be opened");
+    let mut pen = Pen::new(&path, BLOCK).expect("it can be opened");
     pen.write(b"more").expect("it can be written");
     let found = fs::read(&path).expect("it is there");
     let (written, rest) = found.split_at(BLOCK + 4);
@@ -63,6 +62,6 @@ fn whoever_goes_on_where_a_block_begins_finds_out_whether_it_can_be_written() {
 fn where_there_is_no_direct_way_what_is_written_is_flushed() {
     // A device that takes whatever is written, but knows nothing of blocks or of flushing.
     let null = Path::new("/dev/null");
-    let mut pen = Pen::new(null, BLOCK, &[]).expect("it is written in another way");
+    let mut pen = Pen::new(null, BLOCK).expect("it is written in another way");
     assert!(pen.write(b"something").is_err(), "it cannot be flushed");
 }

@@ -109,7 +109,7 @@ fn all_but_the_last_frame_are_there_and_the_last_is_whole_or_not_there_at_all() 
             assert!(seen == expected, "seed {seed}, crash {crash}");
             if crash % 2 == 0 {
                 let path = directory.join(name(journal.last().number));
-                journal.pen = Pen::without_direct_way(&path, journal.end);
+                journal.pen = Pen::without_direct_way(&path, journal.pen.at());
             }
             // Also while that is put in order.
             in_doubt = chance.0.u32(..4) > 0;
@@ -202,7 +202,7 @@ fn after_a_failure_nothing_is_written_until_it_was_opened_again() {
     let mut two = [&[0; HEAD], b"two".as_slice()].concat();
     journal.pen.break_off();
     assert!(journal.append(&mut two.clone()).is_err(), "it gets nowhere");
-    journal.pen = Pen::without_direct_way(&directory.path().join(name(1)), journal.end);
+    journal.pen = Pen::without_direct_way(&directory.path().join(name(1)), journal.pen.at());
     let error = journal.append(&mut two).expect_err("nobody knows what is on disk");
     assert!(error.to_string().contains("could not be written before"), "{error}");
     drop(journal);
