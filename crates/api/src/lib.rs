@@ -8,8 +8,11 @@
 #[rustfmt::skip]
 pub mod v1;
 
+mod delimited;
 mod json;
 mod secret;
+
+pub use delimited::{Delimited, PLAIN};
 
 pub(crate) use json::{cause, mode, text};
 

@@ -53,10 +53,10 @@ impl Client {
 
     /// The same, and the task that goes on in the background until all is done.
     pub(crate) async fn connect_task(options: Options) -> Result<(Self, JoinHandle<()>), Error> {
-        let (endpoints, bearer) = (options.dialled()?, options.bearer()?);
+        let (places, bearer) = (options.places()?, options.bearer()?);
         let shared = Arc::new(Shared::new(options));
         let client = Self { handle: Arc::new(Handle { shared: shared.clone() }) };
-        let task = tokio::spawn(run(shared, endpoints, bearer));
+        let task = tokio::spawn(run(shared, places, bearer));
         client.rpc().await?;
         Ok((client, task))
     }

@@ -171,14 +171,3 @@ impl From<Status> for Error {
         }
     }
 }
-
-impl From<tonic::transport::Error> for Error {
-    fn from(error: tonic::transport::Error) -> Self {
-        // The outermost says no more than that something went wrong.
-        let mut deepest: &dyn std::error::Error = &error;
-        while let Some(source) = deepest.source() {
-            deepest = source;
-        }
-        Self::Unreachable(deepest.to_string())
-    }
-}

@@ -58,6 +58,7 @@ mod lease;
 mod line;
 mod observe;
 mod options;
+mod place;
 mod requests;
 mod session;
 #[cfg(test)]

@@ -1,26 +1,29 @@
 //! The connection: one stream to one of the servers at a time, and another when it breaks.
 
+use std::future::poll_fn;
+use std::io;
 use std::panic::resume_unwind;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use conclave_api::v1::ask::What;
 use conclave_api::v1::conclave_client::ConclaveClient;
 use conclave_api::v1::tell::What as Told;
 use conclave_api::v1::{self, Ask, Tell};
-use futures_util::FutureExt;
+use futures_util::{FutureExt, Sink, Stream};
+use hyper::header::HeaderValue;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::metadata::{Ascii, MetadataValue};
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
-use tonic::transport::{Channel, Endpoint};
-use tonic::{Request, Status, Streaming};
+use tonic::transport::Channel;
+use tonic::{Request, Status};
 
 use crate::book::{Book, Shared};
 use crate::lease::Moment;
+use crate::place::{LONGEST_ANSWER, Place, Wire};
 use crate::{Error, Loss};
 
 /// The server's methods.
@@ -48,15 +51,21 @@ impl Interceptor for Bearer {
     }
 }
 
-/// Answers may list many locks.
-const LONGEST_ANSWER: usize = 64 << 20;
+impl Bearer {
+    fn header(&self) -> Option<HeaderValue> {
+        let mut header = HeaderValue::from_bytes(self.0.as_ref()?.as_bytes()).ok()?;
+        header.set_sensitive(true);
+        Some(header)
+    }
+}
+
 /// The shortest pause after an attempt that failed.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// Does all that a client does in the background, until it has nothing to do any more.
 pub(crate) async fn run(
     shared: Arc<Shared>,
-    endpoints: Vec<Endpoint>,
+    places: Vec<Place>,
     bearer: Option<MetadataValue<Ascii>>,
 ) {
     // In a task of its own: whatever the server says would wake it as well.
@@ -65,7 +74,7 @@ pub(crate) async fn run(
     let (shared, bearer) = (Running(shared), Bearer(bearer));
     tokio::select! {
         biased;
-        () = shared.0.stay_connected(&endpoints, &bearer) => {}
+        () = shared.0.stay_connected(&places, &bearer) => {}
         beaten = heart.join_next() => {
             if let Some(Err(error)) = beaten && error.is_panic() {
                 resume_unwind(error.into_panic());
@@ -88,13 +97,14 @@ impl Drop for Running {
 }
 
 impl Shared {
-    async fn stay_connected(&self, endpoints: &[Endpoint], bearer: &Bearer) {
-        let mut next = fastrand::usize(..endpoints.len());
+    async fn stay_connected(&self, places: &[Place], bearer: &Bearer) {
+        let mut next = fastrand::usize(..places.len());
         let mut failures = 0;
         loop {
-            let endpoint = &endpoints[next % endpoints.len()];
-            match self.dial(endpoint, bearer).await {
-                Ok((rpc, outbox, tells)) => {
+            let place = &places[next % places.len()];
+            match self.dial(place, bearer).await {
+                Ok((rpc, wire)) => {
+                    let (outbox, asks) = mpsc::unbounded_channel();
                     self.line.send_replace(Line { rpc: Some(rpc), error: None });
                     self.visit(|book| {
                         book.outbox = Some(outbox);
@@ -102,7 +112,7 @@ impl Shared {
                         // Whoever was to be hung up on was another.
                         let _ = self.hang_up.notified().now_or_never();
                     });
-                    let (heard, error) = self.listen(tells).await;
+                    let (heard, error) = self.talk(wire, asks).await;
                     self.visit(|book| book.outbox = None);
                     self.line.send_replace(Line { rpc: None, error: Some(error) });
                     // A server that answered was fine until now, and may be again.
@@ -114,7 +124,7 @@ impl Shared {
                 }
             }
             next += 1;
-            tokio::time::sleep(self.pause(failures, endpoints.len())).await;
+            tokio::time::sleep(self.pause(failures, places.len())).await;
         }
     }
 
@@ -130,60 +140,69 @@ impl Shared {
         longest.mul_f64(fastrand::f64())
     }
 
-    async fn dial(
-        &self,
-        endpoint: &Endpoint,
-        bearer: &Bearer,
-    ) -> Result<(Rpc, mpsc::UnboundedSender<Ask>, Streaming<Tell>), Error> {
-        let dial = async {
-            let channel = endpoint.connect().await?;
-            let rpc = ConclaveClient::with_interceptor(channel, bearer.clone());
-            let mut rpc = rpc.max_decoding_message_size(LONGEST_ANSWER);
-            let (outbox, asks) = mpsc::unbounded_channel();
-            // Something to answer, so that it shows at once whether the server does.
-            let id = self.visit(Book::next_id);
-            let echo = Some(What::Echo(v1::Echo::default()));
-            outbox.send(Ask { id, what: echo, ..Ask::default() }).expect("both ends are here");
-            let tells = rpc.talk(UnboundedReceiverStream::new(asks)).await?.into_inner();
-            Ok((rpc, outbox, tells))
-        };
+    async fn dial(&self, place: &Place, bearer: &Bearer) -> Result<(Rpc, Wire), Error> {
         // A server that keeps silent is not to cost a session that another could still renew.
         let ttl = self.visit(|book| book.shortest_ttl()).unwrap_or(Duration::MAX);
         let patience = self.options.connect_timeout.min(ttl / 4);
-        match tokio::time::timeout(patience, dial).await {
-            Ok(dialled) => dialled,
-            Err(_) => {
-                let uri = endpoint.uri();
-                Err(Error::Unreachable(format!("{uri} does not answer")))
-            }
-        }
+        let uri = place.endpoint.uri();
+        let wire = tokio::time::timeout(patience, place.dial(bearer.header().as_ref()))
+            .await
+            .map_err(|_| Error::Unreachable(format!("{uri} does not answer")))??;
+        let channel = place.endpoint.connect_lazy();
+        let rpc = ConclaveClient::with_interceptor(channel, bearer.clone());
+        Ok((rpc.max_decoding_message_size(LONGEST_ANSWER), wire))
     }
 
-    /// Listens until the connection breaks. Says whether anything was heard, and why it broke.
-    async fn listen(&self, mut tells: Streaming<Tell>) -> (bool, Error) {
+    /// Listens and asks until the connection breaks. Says whether anything was heard, and why it broke.
+    async fn talk(&self, mut wire: Wire, mut asks: Asks) -> (bool, Error) {
         let mut heard = false;
-        let mut hang_up = pin!(self.hang_up.notified());
-        loop {
-            let tell = tokio::select! {
-                biased;
-                () = &mut hang_up => {
-                    return (heard, Error::Unreachable("the server is silent".to_owned()));
-                }
-                tell = tells.message() => tell,
-            };
-            match tell {
-                Ok(Some(tell)) => {
-                    heard = true;
+        let broken = tokio::select! {
+            biased;
+            () = self.hang_up.notified() => "the server is silent".to_owned(),
+            broken = poll_fn(|cx| self.poll_wire(&mut wire, &mut asks, &mut heard, cx)) => broken,
+        };
+        (heard, Error::Unreachable(broken))
+    }
+
+    /// Is ready when the connection is broken.
+    fn poll_wire(
+        &self,
+        wire: &mut Wire,
+        asks: &mut Asks,
+        heard: &mut bool,
+        cx: &mut Context<'_>,
+    ) -> Poll<String> {
+        while let Poll::Ready(told) = Pin::new(&mut *wire).poll_next(cx) {
+            match told {
+                Some(Ok(tell)) => {
+                    *heard = true;
                     self.visit(|book| book.hear(tell));
                 }
-                Ok(None) => {
-                    return (heard, Error::Unreachable("the server hung up".to_owned()));
-                }
-                Err(status) => return (heard, status.into()),
+                Some(Err(error)) => return Poll::Ready(error.to_string()),
+                None => return Poll::Ready("the server hung up".to_owned()),
             }
+        }
+        match ready!(poll_say(wire, asks, cx)) {
+            Ok(()) => Poll::Pending,
+            Err(error) => Poll::Ready(error.to_string()),
         }
     }
 }
+
+/// Says all that is to be said at present.
+fn poll_say(wire: &mut Wire, asks: &mut Asks, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    let mut wire = Pin::new(wire);
+    loop {
+        ready!(wire.as_mut().poll_ready(cx))?;
+        match asks.poll_recv(cx) {
+            Poll::Ready(Some(ask)) => wire.as_mut().start_send(ask)?,
+            Poll::Ready(None) | Poll::Pending => return wire.poll_flush(cx),
+        }
+    }
+}
+
+/// What is to be asked.
+type Asks = mpsc::UnboundedReceiver<Ask>;
 
 impl Book {
     /// Takes note of what the server says.

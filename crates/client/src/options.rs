@@ -3,9 +3,9 @@ use std::time::Duration;
 
 use conclave_api::DEFAULT_ADDRESS;
 use tonic::metadata::{Ascii, MetadataValue};
-use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
 use crate::Error;
+use crate::place::Place;
 
 /// Where the servers are and who the client is.
 #[derive(Clone, Debug)]
@@ -110,40 +110,11 @@ impl Options {
         Ok(Some(value))
     }
 
-    pub(crate) fn dialled(&self) -> Result<Vec<Endpoint>, Error> {
+    pub(crate) fn places(&self) -> Result<Vec<Place>, Error> {
         if self.endpoints.is_empty() {
             return Err(Error::BadOptions("a client needs the address of a server".to_owned()));
         }
-        self.endpoints.iter().map(|endpoint| self.endpoint(endpoint)).collect()
-    }
-
-    fn endpoint(&self, address: &str) -> Result<Endpoint, Error> {
-        let bad = |why: &str| Error::BadOptions(format!("{address}: {why}"));
-        let scheme = if self.tls.is_some() { "https" } else { "http" };
-        let uri = match address.split_once("://") {
-            None => format!("{scheme}://{address}"),
-            Some(("http", _)) if self.tls.is_some() => {
-                return Err(bad("begins with http, but TLS was asked for"));
-            }
-            Some(("https", _)) if self.tls.is_none() => {
-                return Err(bad("needs to know whom to trust; give it a certificate authority"));
-            }
-            Some(("http" | "https", _)) => address.to_owned(),
-            Some(_) => return Err(bad("begins with neither http nor https")),
-        };
-        let endpoint = Endpoint::from_shared(uri).map_err(|_| bad("is no host:port"))?;
-        if endpoint.uri().port().is_none() {
-            return Err(bad("has no port"));
-        }
-        let endpoint = endpoint
-            .connect_timeout(self.connect_timeout)
-            .tcp_nodelay(true)
-            // A server that has gone silent is given up, also while nothing is asked of it.
-            .http2_keep_alive_interval(Duration::from_secs(5))
-            .keep_alive_timeout(Duration::from_secs(5))
-            .keep_alive_while_idle(true);
-        let Some(tls) = &self.tls else { return Ok(endpoint) };
-        endpoint.tls_config(tls.config()).map_err(|_| bad("the certificates make no sense"))
+        self.endpoints.iter().map(|endpoint| Place::new(endpoint, self)).collect()
     }
 }
 
@@ -177,17 +148,6 @@ impl Tls {
         self.domain = Some(domain.into());
         self
     }
-
-    fn config(&self) -> ClientTlsConfig {
-        let mut config = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&self.ca));
-        if let Some((certificate, key)) = &self.identity {
-            config = config.identity(Identity::from_pem(certificate, &key.0));
-        }
-        match &self.domain {
-            Some(domain) => config.domain_name(domain),
-            None => config,
-        }
-    }
 }
 
 impl fmt::Debug for Tls {
@@ -200,6 +160,12 @@ impl fmt::Debug for Tls {
 /// Something that is not for everybody's eyes.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
+
+impl Secret {
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
 
 impl From<String> for Secret {
     fn from(secret: String) -> Self {
@@ -236,15 +202,15 @@ mod tests {
     #[test]
     fn addresses_come_in_several_forms() {
         let uris = |options: Options| -> Vec<String> {
-            let endpoints = options.dialled().expect("they make sense");
-            endpoints.iter().map(|endpoint| endpoint.uri().to_string()).collect()
+            let places = options.places().expect("they make sense");
+            places.iter().map(|place| place.endpoint.uri().to_string()).collect()
         };
         assert_eq!(
             uris(Options::new("a:1, http://b:2,[::1]:3,")),
             ["http://a:1/", "http://b:2/", "http://[::1]:3/"]
         );
         for bad in ["", ",", "a", "ftp://a:1", "https://a:1", "a b:1", "http://a"] {
-            let error = Options::new(bad).dialled().expect_err(bad);
+            let error = Options::new(bad).places().err().expect(bad);
             assert_eq!(error.code(), "bad-options", "{bad}: {error}");
         }
     }

@@ -1,15 +1,17 @@
 //! The stream without the locks: what is sent comes back.
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use conclave_api::v1::ask::What;
-use conclave_api::v1::conclave_client::ConclaveClient;
-use conclave_api::v1::{Ask, Echo};
-use tokio::sync::mpsc;
+use conclave_api::v1::{Ask, Echo, Tell};
+use conclave_api::{Delimited, LONGEST_MESSAGE, PLAIN};
+use futures_util::{FutureExt, SinkExt, StreamExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio_stream::wrappers::UnboundedReceiverStream;
-use tonic::transport::Channel;
+use tokio_util::codec::Framed;
 
 use crate::{Arrangement, LoadError};
 
@@ -28,35 +30,54 @@ pub(crate) async fn rate(
     }
     let mut sum = 0.0;
     while let Some(rate) = heard.join_next().await {
-        sum += rate.expect("it does not panic")?;
+        let rate = rate.expect("it does not panic");
+        sum += rate.map_err(|error| LoadError::Io { what: "an echo".to_owned(), error })?;
     }
     Ok(sum)
 }
 
 /// So many clients on one stream: each asks again as soon as it has heard its echo.
 #[expect(clippy::disallowed_methods, reason = "it measures")]
-async fn hear(address: SocketAddr, clients: usize, span: Duration) -> Result<f64, LoadError> {
-    let channel = Channel::from_shared(format!("http://{address}")).expect("it is an address");
-    let channel = channel.tcp_nodelay(true).connect().await?;
-    let (asks, sent) = mpsc::unbounded_channel();
+async fn hear(address: SocketAddr, clients: usize, span: Duration) -> io::Result<f64> {
+    let mut stream = begin(address).await?;
     let ask = |id| {
         let echo = What::Echo(Echo { body: vec![7; 32] });
-        let ask = Ask { id, what: Some(echo), ..Ask::default() };
-        asks.send(ask).map_err(|_| LoadError::Dead("the server".to_owned()))
+        Ask { id, what: Some(echo), ..Ask::default() }
     };
-    let talk = ConclaveClient::new(channel).talk(UnboundedReceiverStream::new(sent)).await?;
-    let mut tells = talk.into_inner();
     let begun = Instant::now();
     for client in 0..clients {
-        ask(client as u64 + 1)?;
+        stream.feed(ask(client as u64 + 1)).await?;
     }
+    stream.flush().await?;
     let mut count = 0_u32;
     while begun.elapsed() < span {
-        let Some(tell) = tells.message().await? else {
-            return Err(LoadError::Dead("the server".to_owned()));
-        };
-        ask(tell.id)?;
-        count += 1;
+        // Whatever has come is answered together.
+        let mut heard = Some(stream.next().await);
+        while let Some(tell) = heard {
+            let tell = tell.ok_or(io::ErrorKind::UnexpectedEof)??;
+            stream.feed(ask(tell.id)).await?;
+            count += 1;
+            heard = stream.next().now_or_never();
+        }
+        stream.flush().await?;
     }
     Ok(f64::from(count) / begun.elapsed().as_secs_f64())
+}
+
+/// A stream as clients have it.
+async fn begin(address: SocketAddr) -> io::Result<Framed<TcpStream, Delimited<Ask, Tell>>> {
+    let mut tcp = TcpStream::connect(address).await?;
+    tcp.set_nodelay(true)?;
+    let head = format!(
+        "GET /v1/talk HTTP/1.1\r\nHost: {address}\r\nConnection: upgrade\r\nUpgrade: {PLAIN}\r\n\r\n"
+    );
+    tcp.write_all(head.as_bytes()).await?;
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        answer.push(tcp.read_u8().await?);
+    }
+    if !answer.starts_with(b"HTTP/1.1 101 ") {
+        return Err(io::Error::other("the server does not talk"));
+    }
+    Ok(Framed::new(tcp, Delimited::up_to(LONGEST_MESSAGE)))
 }

@@ -1,7 +1,9 @@
 //! `conclave.v1` over gRPC.
 
 use std::future::ready;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use conclave_api::v1::conclave_server::Conclave;
 use conclave_api::{codes, v1};
@@ -23,13 +25,12 @@ type Answer<T> = Result<Response<T>, Status>;
 
 #[tonic::async_trait]
 impl Conclave for Grpc {
-    type TalkStream = Talk;
+    type TalkStream = Conversation;
 
     async fn talk(&self, request: Request<Streaming<v1::Ask>>) -> Answer<Self::TalkStream> {
         let caller = self.caller(&request)?;
-        let (to, answers) = self.0.enter(&caller, request.extensions().get().cloned());
-        let asked = request.into_inner();
-        Ok(Response::new(Talk { service: self.0.clone(), caller, to, answers, asked: Some(asked) }))
+        let talk = Talk::new(self.0.clone(), caller, request.extensions().get().cloned());
+        Ok(Response::new(Conversation { talk, asked: Some(request.into_inner()) }))
     }
 
     async fn call(&self, request: Request<v1::Ask>) -> Answer<v1::Tell> {
@@ -94,6 +95,28 @@ impl Conclave for Grpc {
     async fn status(&self, request: Request<v1::ShowStatus>) -> Answer<v1::NodeStatus> {
         self.caller(&request)?;
         Ok(Response::new(self.0.status()))
+    }
+}
+
+/// What a client is told on a stream.
+pub(crate) struct Conversation {
+    talk: Talk,
+    /// What it asks, until one of them ends it.
+    asked: Option<Streaming<v1::Ask>>,
+}
+
+impl Stream for Conversation {
+    type Item = Result<v1::Tell, Status>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let Self { talk, asked } = &mut *self;
+        let Some(asks) = asked else { return Poll::Ready(None) };
+        talk.poll_tell(asks, cx).map(|tell| {
+            Some(tell.ok_or_else(|| {
+                *asked = None;
+                Status::unavailable("the connection was ended")
+            }))
+        })
     }
 }
 

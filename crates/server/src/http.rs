@@ -13,14 +13,17 @@ use std::sync::Arc;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE, HOST, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::header::{
+    ALLOW, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, RETRY_AFTER, UPGRADE, WWW_AUTHENTICATE,
+};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::middleware::{self, Next};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{MethodFilter, on};
-use conclave_api::{DEFAULT_ADDRESS, codes, v1};
+use conclave_api::{DEFAULT_ADDRESS, PLAIN, codes, v1};
 use futures_util::StreamExt;
+use hyper::upgrade::OnUpgrade;
 use serde::Serialize;
 use serde_json::{Value, json};
 use v1::ask::What as Asked;
@@ -29,7 +32,9 @@ use v1::tell::What as Told;
 use crate::access::{Caller, Right};
 use crate::grpc::observation;
 use crate::listen::HangUp;
+use crate::plain::converse;
 use crate::service::{Kind, Service, kind_of};
+use crate::talk::Talk;
 use crate::translate::failed;
 use body::{Fields, Handle, LONGEST_BODY, Refusal, query};
 pub(crate) use origin::Hosts;
@@ -134,6 +139,7 @@ impl Site {
                 let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
                 ([(CONTENT_TYPE, kind)], service.node.figures()).into_response()
             }
+            Does::Talk => self.talk(caller, request)?,
             Does::Health | Does::Describe | Does::Welcome => unreachable!("answered above"),
         })
     }
@@ -183,6 +189,24 @@ impl Site {
         let leaders = observation(&self.service, caller, &election.into(), hang_up);
         let events = leaders.map(|leader| Event::default().event("leader").json_data(leader));
         Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
+    }
+
+    /// Goes on as a stream.
+    fn talk(&self, caller: Caller, mut request: Request) -> Result<Response, Refusal> {
+        let wanted = request.headers().get(UPGRADE);
+        let wanted = wanted.is_some_and(|to| to.as_bytes().eq_ignore_ascii_case(PLAIN.as_bytes()));
+        let upgrading = request.extensions_mut().remove::<OnUpgrade>().filter(|_| wanted);
+        let upgrading = upgrading.ok_or_else(|| Refusal {
+            status: StatusCode::UPGRADE_REQUIRED,
+            failed: failed(
+                codes::BAD_REQUEST,
+                format!("this needs HTTP/1.1 with Connection: Upgrade and Upgrade: {PLAIN}"),
+            ),
+        })?;
+        let hang_up = request.extensions().get().cloned();
+        tokio::spawn(converse(upgrading, Talk::new(self.service.clone(), caller, hang_up)));
+        let headers = [(CONNECTION, "upgrade"), (UPGRADE, PLAIN)];
+        Ok((StatusCode::SWITCHING_PROTOCOLS, headers).into_response())
     }
 
     fn health(&self) -> Response {
@@ -237,6 +261,10 @@ impl IntoResponse for Refusal {
         match status {
             StatusCode::UNAUTHORIZED => {
                 headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+            }
+            StatusCode::UPGRADE_REQUIRED => {
+                headers.insert(UPGRADE, HeaderValue::from_static(PLAIN));
+                headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
             }
             StatusCode::SERVICE_UNAVAILABLE => {
                 headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));

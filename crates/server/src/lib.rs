@@ -14,8 +14,8 @@
 //! * `node` starts all that.
 //! * `service` answers whatever clients may ask, `access` and `tokens` know who may, `translate` stands between their
 //!   language and the machine's.
-//! * `talk` is one client's stream, `grpc` the methods, `http` the same for curl, `serve` puts
-//!   them together, behind the socket of `listen`; `metrics` is what is counted.
+//! * `talk` is one client's stream, over `grpc`, which has the methods, or `plain`; `http` is the same for curl; `serve`
+//!   puts them together, behind the socket of `listen`; `metrics` is what is counted.
 
 mod access;
 mod awake;
@@ -31,6 +31,7 @@ mod metrics;
 mod network;
 mod node;
 mod outbound;
+mod plain;
 mod proposer;
 mod serve;
 mod service;

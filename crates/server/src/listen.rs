@@ -19,11 +19,10 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
-use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::server::Connected;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 /// With what a server shows who it is, and finds out who others are. All files are PEM.
 #[derive(Clone, Debug)]
@@ -89,35 +88,36 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Takes whoever comes, for as long as the connections are wanted.
-pub(crate) fn connections(
+/// Takes whoever comes, until the server closes and all have gone.
+pub(crate) async fn take_all<F>(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
     silence: Duration,
     counted: Gauge,
-) -> ReceiverStream<io::Result<Connection>> {
-    let (taken, connections) = mpsc::channel(1);
-    tokio::spawn(async move {
-        loop {
-            let come = tokio::select! {
-                () = taken.closed() => return,
-                come = listener.accept() => come,
-            };
-            let Ok((tcp, _)) = come else {
-                // There may be too many at present.
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                continue;
-            };
-            let (tls, counted, taken) = (tls.clone(), Counted::one(&counted), taken.clone());
-            tokio::spawn(async move {
-                if let Ok(Ok(io)) = tokio::time::timeout(PATIENCE, greet(tcp, tls, silence)).await {
-                    // Nobody is taken any more if this fails.
-                    drop(taken.send(Ok(Connection::new(io, counted))).await);
-                }
-            });
-        }
-    });
-    ReceiverStream::new(connections)
+    closing: CancellationToken,
+    serve: impl Fn(Connection) -> F + Clone + Send + 'static,
+) where
+    F: Future<Output = ()> + Send,
+{
+    let served = TaskTracker::new();
+    while let Some(come) = closing.run_until_cancelled(listener.accept()).await {
+        let Ok((tcp, _)) = come else {
+            // There may be too many at present.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let (tls, counted, serve) = (tls.clone(), Counted::one(&counted), serve.clone());
+        let closing = closing.clone();
+        served.spawn(async move {
+            let greeted = tokio::time::timeout(PATIENCE, greet(tcp, tls, silence));
+            if let Some(Ok(Ok(io))) = closing.run_until_cancelled(greeted).await {
+                serve(Connection::new(io, counted)).await;
+            }
+        });
+    }
+    drop(listener);
+    served.close();
+    served.wait().await;
 }
 
 /// Waits until a client has said who it is, or anything at all.
@@ -161,20 +161,23 @@ pub(crate) struct HangUp(Arc<Hanging>);
 #[derive(Debug, Default)]
 struct Hanging {
     up: AtomicBool,
-    /// Whoever reads from the connection.
-    reader: AtomicWaker,
+    /// Whoever has the connection.
+    task: AtomicWaker,
 }
 
 impl HangUp {
     pub(crate) fn now(&self) {
         self.0.up.store(true, Ordering::SeqCst);
-        self.0.reader.wake();
+        self.0.task.wake();
     }
 
-    /// Whether it was; if not yet, the task is woken when it is.
-    fn is_up(&self, cx: &Context<'_>) -> bool {
-        self.0.reader.register(cx.waker());
-        self.0.up.load(Ordering::SeqCst)
+    /// Fails if it was; if not yet, the task is woken when it is.
+    fn check(&self, cx: &Context<'_>) -> io::Result<()> {
+        self.0.task.register(cx.waker());
+        if self.0.up.load(Ordering::SeqCst) {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        Ok(())
     }
 }
 
@@ -203,12 +206,9 @@ impl Connection {
     fn new(io: Io, counted: Counted) -> Self {
         Self { io, hang_up: HangUp::default(), _counted: counted }
     }
-}
 
-impl Connected for Connection {
-    type ConnectInfo = HangUp;
-
-    fn connect_info(&self) -> HangUp {
+    /// With which it can be ended from elsewhere.
+    pub(crate) fn hang_up(&self) -> HangUp {
         self.hang_up.clone()
     }
 }
@@ -235,9 +235,7 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.hang_up.is_up(cx) {
-            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
-        }
+        self.hang_up.check(cx)?;
         with_io!(self, io => io.poll_read(cx, buffer))
     }
 }
@@ -248,6 +246,7 @@ impl AsyncWrite for Connection {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
+        self.hang_up.check(cx)?;
         with_io!(self, io => io.poll_write(cx, bytes))
     }
 

@@ -3,14 +3,23 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use axum::Router;
+use axum::http::Request;
 use conclave_api::v1::conclave_server::ConclaveServer;
 use conclave_api::{DEFAULT_ADDRESS, DESCRIPTORS, LONGEST_MESSAGE};
 use futures_util::future::BoxFuture;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
 use thiserror::Error;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tonic::codegen::Service as _;
 use tonic::server::NamedService;
 use tonic::service::Routes;
 use tonic_health::ServingStatus;
@@ -19,7 +28,7 @@ use tonic_health::server::HealthReporter;
 use crate::access::Access;
 use crate::grpc::Grpc;
 use crate::http::{self, Hosts};
-use crate::listen::{self, Tls};
+use crate::listen::{self, Connection, Tls};
 use crate::service::{Bounds, Service};
 use crate::tokens::Tokens;
 use crate::{Node, NodeError, Options};
@@ -140,6 +149,41 @@ async fn report_health(health: HealthReporter, service: Weak<Service>) {
     }
 }
 
+/// How connections are served.
+fn way(bounds: &Bounds) -> Builder<TokioExecutor> {
+    let mut way = Builder::new(TokioExecutor::new());
+    // With a timer, those who do not finish their question in time are not waited for.
+    way.http1().timer(TokioTimer::new());
+    way.http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(bounds.silence)
+        .keep_alive_timeout(bounds.silence)
+        .max_concurrent_streams(MOST_STREAMS)
+        .initial_stream_window_size(1 << 20)
+        .initial_connection_window_size(1 << 21);
+    way
+}
+
+/// Answers whatever is asked on a connection, until it ends, or the server does.
+async fn serve(
+    way: Builder<TokioExecutor>,
+    connection: Connection,
+    routes: Router,
+    closing: CancellationToken,
+) {
+    let hang_up = connection.hang_up();
+    let answer = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(hang_up.clone());
+        routes.clone().call(request)
+    });
+    let mut served = pin!(way.serve_connection_with_upgrades(TokioIo::new(connection), answer));
+    // How it ended is between the two of them.
+    if closing.run_until_cancelled(served.as_mut()).await.is_none() {
+        served.as_mut().graceful_shutdown();
+        let _ = served.await;
+    }
+}
+
 /// For how many milliseconds connections that do not end are waited for.
 const PATIENCE: u32 = 2000;
 
@@ -149,7 +193,7 @@ pub struct Server {
     service: Arc<Service>,
     /// The file that says who is known by which token.
     tokens: Option<PathBuf>,
-    listening: JoinHandle<Result<(), tonic::transport::Error>>,
+    listening: JoinHandle<()>,
 }
 
 impl Server {
@@ -174,8 +218,6 @@ impl Server {
         let (address, listener) =
             bound.map_err(|error| ServeError::Listen { address: listen, error })?;
         let node = Arc::new(Node::open(node).await?);
-        let incoming =
-            listen::connections(listener, tls, bounds.silence, node.metrics.connections.clone());
         let known = certified || matches!(access, Access::Known(_));
         let service = Arc::new(Service::new(node, access, bounds));
         let grpc = ConclaveServer::new(Grpc(service.clone()));
@@ -192,15 +234,19 @@ impl Server {
         let hosts = if address.ip().is_loopback() && !known { Hosts::Local } else { Hosts::Any };
         let routes = http::add_routes(grpc.into_axum_router(), &service, hosts);
         let closing = service.closing.clone();
-        let server = tonic::transport::Server::builder()
-            .accept_http1(true)
-            .http2_keepalive_interval(Some(bounds.silence))
-            .http2_keepalive_timeout(Some(bounds.silence))
-            .max_concurrent_streams(Some(MOST_STREAMS))
-            .initial_stream_window_size(1 << 20)
-            .initial_connection_window_size(1 << 21)
-            .add_routes(Routes::from(routes).prepare())
-            .serve_with_incoming_shutdown(incoming, closing.cancelled_owned());
+        let way = way(&bounds);
+        let serve = {
+            let closing = closing.clone();
+            move |connection| serve(way.clone(), connection, routes.clone(), closing.clone())
+        };
+        let server = listen::take_all(
+            listener,
+            tls,
+            bounds.silence,
+            service.node.metrics.connections.clone(),
+            closing,
+            serve,
+        );
         Ok(Self { address, service, tokens, listening: tokio::spawn(server) })
     }
 
@@ -233,10 +279,7 @@ impl Server {
         let Self { service, listening, .. } = self;
         service.close();
         // A connection that does not end by itself is not waited for.
-        let ended = tokio::time::timeout(Duration::from_millis(PATIENCE.into()), listening).await;
-        if let Ok(Ok(Err(error))) = ended {
-            return Err(ServeError::Stopped(error.to_string()));
-        }
+        let _ = tokio::time::timeout(Duration::from_millis(PATIENCE.into()), listening).await;
         let mut node = service.node.clone();
         drop(service);
         // Its connections let go of it one after the other.

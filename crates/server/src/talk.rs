@@ -8,13 +8,13 @@ use std::task::{Context, Poll};
 use conclave_api::{codes, v1};
 use conclave_machine::{Command, Name, RequestId, SessionId};
 use futures_util::Stream;
-use tonic::{Status, Streaming};
 use v1::ask::What as Asked;
 use v1::tell::What as Told;
 use v1::{Ask, Tell};
 
 use crate::access::Caller;
 use crate::hub::{Asker, Renewal, Target};
+use crate::listen::HangUp;
 use crate::outbound::{Answers, Open, Outbound};
 use crate::service::{Service, command_to_open, may_ask, nothing, unknown};
 use crate::translate::{self, failed};
@@ -22,56 +22,52 @@ use crate::translate::{self, failed};
 /// One client's stream: to poll it for what the client is told also listens to what it asks. So a client
 /// that does not read is not listened to.
 pub(crate) struct Talk {
-    pub(crate) service: Arc<Service>,
-    pub(crate) caller: Caller,
-    pub(crate) to: Outbound,
-    pub(crate) answers: Answers,
-    /// What it asks, until it has gone or has to.
-    pub(crate) asked: Option<Streaming<Ask>>,
-}
-
-impl Stream for Talk {
-    type Item = Result<Tell, Status>;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let talk = &mut *self;
-        for _ in 0..AT_ONCE {
-            let Some(asked) = &mut talk.asked else { return Poll::Ready(None) };
-            match Pin::new(&mut talk.answers).poll_next(cx) {
-                Poll::Ready(Some(tell)) => {
-                    if let Some(Told::Failed(failed)) = &tell.what {
-                        talk.service.node.metrics.refuse(&failed.code);
-                    }
-                    return Poll::Ready(Some(Ok(tell)));
-                }
-                Poll::Ready(None) => return talk.end(),
-                Poll::Pending => {}
-            }
-            // Who has too many open questions is not listened to until some are answered.
-            if talk.to.is_busy() {
-                return Poll::Pending;
-            }
-            match Pin::new(asked).poll_next(cx) {
-                Poll::Ready(Some(Ok(ask))) => talk.take(ask),
-                // A stream that breaks off is as good as one that ends: the sessions are left as they are.
-                Poll::Ready(Some(Err(_)) | None) => return talk.end(),
-                Poll::Pending => return Poll::Pending,
-            }
-        }
-        // Others have their turn.
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    }
+    service: Arc<Service>,
+    caller: Caller,
+    to: Outbound,
+    answers: Answers,
 }
 
 /// So many questions of one client are taken before it is another's turn.
 const AT_ONCE: usize = 64;
 
 impl Talk {
-    /// The client is told that this is the end, as far as it still listens.
-    fn end(&mut self) -> Poll<Option<Result<Tell, Status>>> {
-        self.asked = None;
-        Poll::Ready(Some(Err(Status::unavailable("the connection was ended"))))
+    pub(crate) fn new(service: Arc<Service>, caller: Caller, hang_up: Option<HangUp>) -> Self {
+        let (to, answers) = service.enter(&caller, hang_up);
+        Self { service, caller, to, answers }
+    }
+
+    /// What the client is told next, until it has gone or has to.
+    pub(crate) fn poll_tell<E>(
+        &mut self,
+        asked: &mut (impl Stream<Item = Result<Ask, E>> + Unpin),
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Tell>> {
+        for _ in 0..AT_ONCE {
+            match Pin::new(&mut self.answers).poll_next(cx) {
+                Poll::Ready(Some(tell)) => {
+                    if let Some(Told::Failed(failed)) = &tell.what {
+                        self.service.node.metrics.refuse(&failed.code);
+                    }
+                    return Poll::Ready(Some(tell));
+                }
+                Poll::Ready(None) => return Poll::Ready(None),
+                Poll::Pending => {}
+            }
+            // Who has too many open questions is not listened to until some are answered.
+            if self.to.is_busy() {
+                return Poll::Pending;
+            }
+            match Pin::new(&mut *asked).poll_next(cx) {
+                Poll::Ready(Some(Ok(ask))) => self.take(ask),
+                // A stream that breaks off is as good as one that ends: the sessions are left as they are.
+                Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(None),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        // Others have their turn.
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 
     fn take(&mut self, ask: Ask) {

@@ -69,10 +69,11 @@ impl Words {
     }
 
     fn operation(&self, route: &Route) -> Value {
+        let done = if matches!(route.gives, Gives::Stream) { "101" } else { "200" };
         let mut operation = json!({
             "summary": route.about,
             "responses": {
-                "200": { "description": "It is done.", "content": content(&route.gives) },
+                done: { "description": "It is done.", "content": content(&route.gives) },
                 "default": {
                     "description": "It was not done.",
                     "content": { "application/json": { "schema": reference("Failed") } },
@@ -236,6 +237,7 @@ fn content(gives: &Gives) -> Value {
         }
         Gives::Text => json!({ "text/plain": { "schema": { "type": "string" } } }),
         Gives::Json => json!({ "application/json": { "schema": { "type": "object" } } }),
+        Gives::Stream => json!({}),
     }
 }
 

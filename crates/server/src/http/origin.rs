@@ -5,9 +5,9 @@
 use std::net::{IpAddr, SocketAddr};
 
 use axum::extract::Request;
-use axum::http::header::{CONTENT_TYPE, HOST, ORIGIN};
+use axum::http::header::{CONTENT_TYPE, HOST, ORIGIN, UPGRADE};
 use axum::http::{HeaderName, HeaderValue};
-use conclave_api::{codes, v1};
+use conclave_api::{PLAIN, codes, v1};
 
 use crate::translate::failed;
 
@@ -34,7 +34,10 @@ pub(crate) fn check(hosts: Hosts, request: &Request) -> Result<(), v1::Failed> {
         }
     }
     let kind = header(CONTENT_TYPE).and_then(Result::ok).unwrap_or_default();
-    let page = header(ORIGIN).is_some() || !kind.starts_with("application/grpc");
+    // No page can say either of these.
+    let program =
+        kind.starts_with("application/grpc") || matches!(header(UPGRADE), Some(Ok(PLAIN)));
+    let page = header(ORIGIN).is_some() || !program;
     if hosts == Hosts::Local && page && host.is_some_and(|host| !is_local(host)) {
         let message = "this server is for this machine only: use 127.0.0.1 or localhost, or have it ask \
                        for tokens";

@@ -43,6 +43,8 @@ pub(crate) enum Gives {
     Events(&'static str),
     Text,
     Json,
+    /// Messages in both directions.
+    Stream,
 }
 
 /// What is done.
@@ -66,6 +68,8 @@ pub(crate) enum Does {
     Health,
     Describe,
     Welcome,
+    /// Goes on as a client's stream.
+    Talk,
 }
 
 const fn get(
@@ -89,7 +93,7 @@ const fn post(
 }
 
 use Does as Do;
-use Gives::{Events, Handle, Json, Message, Text};
+use Gives::{Events, Handle, Json, Message, Stream, Text};
 use Takes::{Body, Nothing, Query, Session};
 
 /// Every route there is.
@@ -252,6 +256,14 @@ pub(crate) static ROUTES: &[Route] = &[
         Nothing,
         Json,
         Do::Health,
+    ),
+    get(
+        "/v1/talk",
+        "Goes on as a stream of messages, with `Connection: Upgrade` and `Upgrade: conclave.v1`: `Ask` in one \
+         direction and `Tell` in the other, as in the method `Talk` of gRPC, each behind its length as a varint.",
+        Nothing,
+        Stream,
+        Do::Talk,
     ),
     get("/openapi.json", "This description. Needs no token.", Nothing, Json, Do::Describe),
     get("/", "What to try. Needs no token.", Nothing, Text, Do::Welcome),

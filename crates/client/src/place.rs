@@ -1,0 +1,193 @@
+//! Where a server is, and the way there.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conclave_api::v1::{self, Ask, Tell};
+use conclave_api::{Delimited, PLAIN};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1::handshake;
+use hyper::header::{AUTHORIZATION, CONNECTION, HOST, HeaderValue, UPGRADE};
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use rustix::net::sockopt;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_util::codec::{Framed, FramedParts};
+use tokio_util::either::Either;
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
+
+use crate::Error;
+use crate::options::{Options, Tls};
+
+/// A connection on which both say messages as they are.
+pub(crate) type Wire = Framed<Io, Delimited<Ask, Tell>>;
+
+type Io = Either<TcpStream, TlsStream<TcpStream>>;
+
+/// Where a server is.
+pub(crate) struct Place {
+    /// For all that is asked by itself.
+    pub(crate) endpoint: Endpoint,
+    tls: Option<(TlsConnector, ServerName<'static>)>,
+}
+
+/// Answers may list many locks.
+pub(crate) const LONGEST_ANSWER: usize = 64 << 20;
+/// A server that says nothing for so long is asked whether it is there, and given up after as long again.
+const SILENCE: Duration = Duration::from_secs(5);
+/// How often it is asked.
+const PROBES: u32 = 5;
+/// Why a server refuses need not be longer.
+const LONGEST_REFUSAL: usize = 64 << 10;
+
+impl Place {
+    pub(crate) fn new(address: &str, options: &Options) -> Result<Self, Error> {
+        let bad = |why: &str| Error::BadOptions(format!("{address}: {why}"));
+        let scheme = if options.tls.is_some() { "https" } else { "http" };
+        let uri = match address.split_once("://") {
+            None => format!("{scheme}://{address}"),
+            Some(("http", _)) if options.tls.is_some() => {
+                return Err(bad("begins with http, but TLS was asked for"));
+            }
+            Some(("https", _)) if options.tls.is_none() => {
+                return Err(bad("needs to know whom to trust; give it a certificate authority"));
+            }
+            Some(("http" | "https", _)) => address.to_owned(),
+            Some(_) => return Err(bad("begins with neither http nor https")),
+        };
+        let endpoint = Endpoint::from_shared(uri).map_err(|_| bad("is no host:port"))?;
+        let (Some(host), Some(_)) = (endpoint.uri().host(), endpoint.uri().port()) else {
+            return Err(bad("has no port"));
+        };
+        let nonsense = || bad("the certificates make no sense");
+        let tls = match &options.tls {
+            None => None,
+            Some(tls) => {
+                let name = tls.domain.as_deref().unwrap_or(host.trim_matches(['[', ']']));
+                let name = ServerName::try_from(name.to_owned()).map_err(|_| bad("is no name"))?;
+                let config = config(tls).map_err(|_| nonsense())?;
+                Some((TlsConnector::from(Arc::new(config)), name))
+            }
+        };
+        let endpoint = endpoint
+            .connect_timeout(options.connect_timeout)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(SILENCE)
+            .keep_alive_timeout(SILENCE)
+            .keep_alive_while_idle(true);
+        let endpoint = match &options.tls {
+            Some(tls) => endpoint.tls_config(config_of_tonic(tls)).map_err(|_| nonsense())?,
+            None => endpoint,
+        };
+        Ok(Self { endpoint, tls })
+    }
+
+    /// Asks the server to talk.
+    pub(crate) async fn dial(&self, bearer: Option<&HeaderValue>) -> Result<Wire, Error> {
+        let unreachable = |error: &dyn std::error::Error| Error::Unreachable(deepest(error));
+        let io = self.connect().await.map_err(|error| unreachable(&error))?;
+        let (mut http, connection) =
+            handshake(TokioIo::new(io)).await.map_err(|error| unreachable(&error))?;
+        tokio::spawn(connection.with_upgrades());
+        let authority = self.endpoint.uri().authority().expect("it has a host").as_str();
+        let mut ask = Request::get("/v1/talk")
+            .header(HOST, authority)
+            .header(CONNECTION, "upgrade")
+            .header(UPGRADE, PLAIN);
+        if let Some(bearer) = bearer {
+            ask = ask.header(AUTHORIZATION, bearer);
+        }
+        let ask = ask.body(Empty::<Bytes>::new()).expect("all of it is well-formed");
+        let answer = http.send_request(ask).await.map_err(|error| unreachable(&error))?;
+        if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+            return Err(self.refusal(answer).await);
+        }
+        let upgraded = hyper::upgrade::on(answer).await.map_err(|error| unreachable(&error))?;
+        let Ok(parts) = upgraded.downcast::<TokioIo<Io>>() else {
+            unreachable!("it was made of this");
+        };
+        let mut wire =
+            FramedParts::new::<Ask>(parts.io.into_inner(), Delimited::up_to(LONGEST_ANSWER));
+        wire.read_buf.extend_from_slice(&parts.read_buf);
+        Ok(Framed::from_parts(wire))
+    }
+
+    async fn connect(&self) -> io::Result<Io> {
+        let uri = self.endpoint.uri();
+        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+        let tcp = TcpStream::connect((host, uri.port_u16().unwrap_or_default())).await?;
+        tcp.set_nodelay(true)?;
+        // A server that has gone silent is given up, also while nothing is asked of it.
+        sockopt::set_socket_keepalive(&tcp, true)?;
+        sockopt::set_tcp_keepidle(&tcp, SILENCE)?;
+        sockopt::set_tcp_keepintvl(&tcp, SILENCE / PROBES)?;
+        sockopt::set_tcp_keepcnt(&tcp, PROBES)?;
+        sockopt::set_tcp_user_timeout(&tcp, 2 * SILENCE.as_millis() as u32)?;
+        Ok(match &self.tls {
+            Some((tls, name)) => Either::Right(tls.connect(name.clone(), tcp).await?),
+            None => Either::Left(tcp),
+        })
+    }
+
+    /// Why a server does not talk.
+    async fn refusal(&self, answer: Response<Incoming>) -> Error {
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), LONGEST_REFUSAL).collect().await;
+        let body = body.map(|body| body.to_bytes()).unwrap_or_default();
+        match serde_json::from_slice::<v1::Failed>(&body) {
+            Ok(failed) => failed.into(),
+            Err(_) => {
+                let uri = self.endpoint.uri();
+                Error::Unreachable(format!("{uri} is no server of this kind: it answers {status}"))
+            }
+        }
+    }
+}
+
+fn config(tls: &Tls) -> Result<ClientConfig, Box<dyn std::error::Error>> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(&tls.ca) {
+        roots.add(certificate?)?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots);
+    let mut config = match &tls.identity {
+        None => config.with_no_client_auth(),
+        Some((certificates, key)) => {
+            let certificates =
+                CertificateDer::pem_slice_iter(certificates).collect::<Result<_, _>>()?;
+            config
+                .with_client_auth_cert(certificates, PrivateKeyDer::from_pem_slice(key.bytes())?)?
+        }
+    };
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(config)
+}
+
+fn config_of_tonic(tls: &Tls) -> ClientTlsConfig {
+    let mut config = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&tls.ca));
+    if let Some((certificate, key)) = &tls.identity {
+        config = config.identity(Identity::from_pem(certificate, key.bytes()));
+    }
+    match &tls.domain {
+        Some(domain) => config.domain_name(domain),
+        None => config,
+    }
+}
+
+/// The outermost error says no more than that something went wrong.
+pub(crate) fn deepest(mut error: &dyn std::error::Error) -> String {
+    while let Some(source) = error.source() {
+        error = source;
+    }
+    error.to_string()
+}
