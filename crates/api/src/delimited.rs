@@ -14,15 +14,21 @@ pub const PLAIN: &str = "conclave.v1";
 #[derive(Debug)]
 pub struct Delimited<Said, Heard> {
     longest: usize,
+    /// Whether the last that was said or heard took much room, which is not kept.
+    said_much: bool,
+    heard_much: bool,
     messages: PhantomData<fn(Said) -> Heard>,
 }
 
 impl<Said, Heard> Delimited<Said, Heard> {
     /// Nothing that is longer is listened to.
     pub fn up_to(longest: usize) -> Self {
-        Self { longest, messages: PhantomData }
+        Self { longest, said_much: false, heard_much: false, messages: PhantomData }
     }
 }
+
+/// A message of so many bytes is long.
+const MUCH: usize = 64 << 10;
 
 /// So many bytes a number has at most.
 const LONGEST_NUMBER: usize = 10;
@@ -41,14 +47,12 @@ impl<Said, Heard: Message + Default> Decoder for Delimited<Said, Heard> {
         if length > self.longest {
             return Err(bad(format!("{length} bytes are too many for a message")));
         }
-        let Some(message) = rest.get(..length) else {
-            let missing = length - rest.len();
-            bytes.reserve(missing);
-            return Ok(None);
-        };
+        let Some(message) = rest.get(..length) else { return Ok(None) };
         let message = Heard::decode(message).map_err(bad)?;
         let all = bytes.len() - rest.len() + length;
         bytes.advance(all);
+        self.heard_much |= length > MUCH;
+        make_small(bytes, &mut self.heard_much);
         Ok(Some(message))
     }
 }
@@ -57,7 +61,18 @@ impl<Said: Message, Heard> Encoder<Said> for Delimited<Said, Heard> {
     type Error = io::Error;
 
     fn encode(&mut self, message: Said, bytes: &mut BytesMut) -> io::Result<()> {
-        message.encode_length_delimited(bytes).map_err(bad)
+        make_small(bytes, &mut self.said_much);
+        let before = bytes.len();
+        message.encode_length_delimited(bytes).map_err(bad)?;
+        self.said_much |= bytes.len() - before > MUCH;
+        Ok(())
+    }
+}
+
+/// Gives room back that was needed once.
+fn make_small(bytes: &mut BytesMut, much: &mut bool) {
+    if *much && bytes.is_empty() {
+        (*bytes, *much) = (BytesMut::new(), false);
     }
 }
 
@@ -96,6 +111,18 @@ mod tests {
             }
             assert!(heard == said && arrived.is_empty(), "in pieces of {step}");
         }
+    }
+
+    #[test]
+    fn room_for_a_long_message_is_not_kept() {
+        let mut codec: Delimited<Ask, Ask> = Delimited::up_to(1 << 20);
+        let (mut said, mut heard) = (BytesMut::new(), BytesMut::new());
+        codec.encode(ask(1, 1 << 19), &mut said).expect("it fits");
+        heard.extend_from_slice(&said.split());
+        assert!(codec.decode(&mut heard).expect("it is well-formed").is_some());
+        codec.encode(ask(2, 10), &mut said).expect("it fits");
+        heard.reserve(1);
+        assert!(heard.capacity() < 1000 && said.capacity() < 1000);
     }
 
     #[test]

@@ -70,7 +70,7 @@ impl Place {
         let tls = match &options.tls {
             None => None,
             Some(tls) => {
-                let name = tls.domain.as_deref().unwrap_or(host.trim_matches(['[', ']']));
+                let name = tls.domain.as_deref().unwrap_or_else(|| host.trim_matches(['[', ']']));
                 let name = ServerName::try_from(name.to_owned()).map_err(|_| bad("is no name"))?;
                 let config = config(tls).map_err(|_| nonsense())?;
                 Some((TlsConnector::from(Arc::new(config)), name))

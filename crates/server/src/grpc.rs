@@ -3,7 +3,7 @@
 use std::future::ready;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use conclave_api::v1::conclave_server::Conclave;
 use conclave_api::{codes, v1};
@@ -15,7 +15,7 @@ use v1::tell::What as Told;
 use crate::access::{Caller, Right};
 use crate::listen::HangUp;
 use crate::service::{Kind, Service, kind_of};
-use crate::talk::Talk;
+use crate::talk::{AT_ONCE, Talk, Turn};
 use crate::translate::Eye;
 
 /// The gRPC service of a node.
@@ -110,13 +110,20 @@ impl Stream for Conversation {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let Self { talk, asked } = &mut *self;
-        let Some(asks) = asked else { return Poll::Ready(None) };
-        talk.poll_tell(asks, cx).map(|tell| {
-            Some(tell.ok_or_else(|| {
-                *asked = None;
-                Status::unavailable("the connection was ended")
-            }))
-        })
+        for _ in 0..AT_ONCE {
+            let Some(asks) = asked else { return Poll::Ready(None) };
+            match ready!(talk.poll_turn(asks, cx)) {
+                Turn::Tell(tell) => return Poll::Ready(Some(Ok(tell))),
+                Turn::Asked => {}
+                Turn::Over => {
+                    *asked = None;
+                    let status = Status::unavailable("the connection was ended");
+                    return Poll::Ready(Some(Err(status)));
+                }
+            }
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
     }
 }
 

@@ -193,8 +193,12 @@ impl Site {
 
     /// Goes on as a stream.
     fn talk(&self, caller: Caller, mut request: Request) -> Result<Response, Refusal> {
-        let wanted = request.headers().get(UPGRADE);
-        let wanted = wanted.is_some_and(|to| to.as_bytes().eq_ignore_ascii_case(PLAIN.as_bytes()));
+        let says = |name, value: &str| {
+            let all = request.headers().get_all(name).iter().filter_map(|said| said.to_str().ok());
+            all.flat_map(|said| said.split(',')).any(|said| said.trim().eq_ignore_ascii_case(value))
+        };
+        // Somebody in between who does not know of upgrades leaves out one of them.
+        let wanted = says(UPGRADE, PLAIN) && says(CONNECTION, "upgrade");
         let upgrading = request.extensions_mut().remove::<OnUpgrade>().filter(|_| wanted);
         let upgrading = upgrading.ok_or_else(|| Refusal {
             status: StatusCode::UPGRADE_REQUIRED,
@@ -264,7 +268,7 @@ impl IntoResponse for Refusal {
             }
             StatusCode::UPGRADE_REQUIRED => {
                 headers.insert(UPGRADE, HeaderValue::from_static(PLAIN));
-                headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
+                headers.insert(CONNECTION, HeaderValue::from_static("upgrade, close"));
             }
             StatusCode::SERVICE_UNAVAILABLE => {
                 headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));

@@ -158,6 +158,13 @@ impl Answers {
     pub(crate) fn tell_first(&mut self, session: u64, id: u64, what: Told) {
         self.next.push_back(Tell { session, id, what: Some(what) });
     }
+
+    /// Is ready when nothing more is sent, though something may be left.
+    pub(crate) fn poll_over(&self, cx: &Context<'_>) -> Poll<()> {
+        // Before it looks, so that nothing is missed that comes afterwards.
+        self.way.0.sender.register(cx.waker());
+        if self.way.is_over() { Poll::Ready(()) } else { Poll::Pending }
+    }
 }
 
 impl Stream for Answers {
@@ -170,10 +177,8 @@ impl Stream for Answers {
         if self.next.capacity() > MUCH {
             self.next = VecDeque::new();
         }
+        let over = self.poll_over(cx).is_ready();
         let Self { way, next, .. } = &mut *self;
-        // Before it looks, so that nothing is missed that comes afterwards.
-        way.0.sender.register(cx.waker());
-        let over = way.is_over();
         std::mem::swap(next, &mut *way.queue());
         match next.pop_front() {
             Some(tell) => Poll::Ready(Some(tell)),

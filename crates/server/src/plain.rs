@@ -4,7 +4,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
-use std::task::{Poll, ready};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use conclave_api::v1::{Ask, Tell};
@@ -16,7 +16,7 @@ use hyper_util::server::conn::auto::upgrade::{Parts, downcast};
 use tokio_util::codec::{Framed, FramedParts};
 
 use crate::listen::Connection;
-use crate::talk::Talk;
+use crate::talk::{AT_ONCE, Talk, Turn};
 
 /// How long a client may take to read the last it is told.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -38,20 +38,23 @@ pub(crate) async fn converse(upgrading: OnUpgrade, mut talk: Talk) {
 type Line = Framed<Connection, Delimited<Tell, Ask>>;
 
 /// Says what is to be said, and listens. There is nothing more to say when this is ready.
-fn poll_line(
-    talk: &mut Talk,
-    line: &mut Line,
-    cx: &mut std::task::Context<'_>,
-) -> Poll<io::Result<()>> {
-    loop {
-        ready!(Pin::new(&mut *line).poll_ready(cx))?;
-        match talk.poll_tell(line, cx) {
-            Poll::Ready(Some(tell)) => Pin::new(&mut *line).start_send(tell)?,
-            Poll::Ready(None) => return Poll::Ready(Ok(())),
+fn poll_line(talk: &mut Talk, line: &mut Line, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    let mut line = Pin::new(line);
+    for _ in 0..AT_ONCE {
+        if line.as_mut().poll_ready(cx)?.is_pending() {
+            // It does not read, and is not waited for.
+            return talk.poll_over(cx).map(Ok);
+        }
+        match talk.poll_turn(&mut line, cx) {
+            Poll::Ready(Turn::Tell(tell)) => line.as_mut().start_send(tell)?,
+            Poll::Ready(Turn::Asked) => {}
+            Poll::Ready(Turn::Over) => return Poll::Ready(Ok(())),
             Poll::Pending => {
-                ready!(Pin::new(&mut *line).poll_flush(cx))?;
+                ready!(line.poll_flush(cx))?;
                 return Poll::Pending;
             }
         }
     }
+    cx.waker().wake_by_ref();
+    Poll::Pending
 }

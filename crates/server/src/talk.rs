@@ -3,7 +3,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use conclave_api::{codes, v1};
 use conclave_machine::{Command, Name, RequestId, SessionId};
@@ -19,8 +19,8 @@ use crate::outbound::{Answers, Open, Outbound};
 use crate::service::{Service, command_to_open, may_ask, nothing, unknown};
 use crate::translate::{self, failed};
 
-/// One client's stream: to poll it for what the client is told also listens to what it asks. So a client
-/// that does not read is not listened to.
+/// One client's stream: it is told what there is to tell before it is listened to. So a client that does
+/// not read is not listened to.
 pub(crate) struct Talk {
     service: Arc<Service>,
     caller: Caller,
@@ -28,8 +28,18 @@ pub(crate) struct Talk {
     answers: Answers,
 }
 
-/// So many questions of one client are taken before it is another's turn.
-const AT_ONCE: usize = 64;
+/// What happens next on a stream.
+pub(crate) enum Turn {
+    /// The client is told something.
+    Tell(Tell),
+    /// It asked something.
+    Asked,
+    /// It has gone, or has to go.
+    Over,
+}
+
+/// So many turns one client has before it is another's turn.
+pub(crate) const AT_ONCE: usize = 64;
 
 impl Talk {
     pub(crate) fn new(service: Arc<Service>, caller: Caller, hang_up: Option<HangUp>) -> Self {
@@ -37,37 +47,39 @@ impl Talk {
         Self { service, caller, to, answers }
     }
 
-    /// What the client is told next, until it has gone or has to.
-    pub(crate) fn poll_tell<E>(
+    /// Is ready when the client has to go, whatever it has not been told yet.
+    pub(crate) fn poll_over(&self, cx: &Context<'_>) -> Poll<()> {
+        self.answers.poll_over(cx)
+    }
+
+    /// Tells the client something, or else listens to what it asks.
+    pub(crate) fn poll_turn<E>(
         &mut self,
         asked: &mut (impl Stream<Item = Result<Ask, E>> + Unpin),
         cx: &mut Context<'_>,
-    ) -> Poll<Option<Tell>> {
-        for _ in 0..AT_ONCE {
-            match Pin::new(&mut self.answers).poll_next(cx) {
-                Poll::Ready(Some(tell)) => {
-                    if let Some(Told::Failed(failed)) = &tell.what {
-                        self.service.node.metrics.refuse(&failed.code);
-                    }
-                    return Poll::Ready(Some(tell));
+    ) -> Poll<Turn> {
+        match Pin::new(&mut self.answers).poll_next(cx) {
+            Poll::Ready(Some(tell)) => {
+                if let Some(Told::Failed(failed)) = &tell.what {
+                    self.service.node.metrics.refuse(&failed.code);
                 }
-                Poll::Ready(None) => return Poll::Ready(None),
-                Poll::Pending => {}
+                return Poll::Ready(Turn::Tell(tell));
             }
-            // Who has too many open questions is not listened to until some are answered.
-            if self.to.is_busy() {
-                return Poll::Pending;
-            }
-            match Pin::new(&mut *asked).poll_next(cx) {
-                Poll::Ready(Some(Ok(ask))) => self.take(ask),
-                // A stream that breaks off is as good as one that ends: the sessions are left as they are.
-                Poll::Ready(Some(Err(_)) | None) => return Poll::Ready(None),
-                Poll::Pending => return Poll::Pending,
-            }
+            Poll::Ready(None) => return Poll::Ready(Turn::Over),
+            Poll::Pending => {}
         }
-        // Others have their turn.
-        cx.waker().wake_by_ref();
-        Poll::Pending
+        // Who has too many open questions is not listened to until some are answered.
+        if self.to.is_busy() {
+            return Poll::Pending;
+        }
+        match ready!(Pin::new(asked).poll_next(cx)) {
+            Some(Ok(ask)) => {
+                self.take(ask);
+                Poll::Ready(Turn::Asked)
+            }
+            // A stream that breaks off is as good as one that ends: the sessions are left as they are.
+            Some(Err(_)) | None => Poll::Ready(Turn::Over),
+        }
     }
 
     fn take(&mut self, ask: Ask) {

@@ -6,46 +6,20 @@ use std::time::Duration;
 
 use conclave_api::v1;
 use conclave_machine::SessionId;
-use conclave_server::Server;
+use support::stream::{Stream, Way, both_ways};
 use support::{grpc, server};
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use v1::ask::What as Ask;
 use v1::tell::What as Told;
 
-/// One stream to a server.
-struct Stream {
-    asks: mpsc::Sender<v1::Ask>,
-    tells: Streaming<v1::Tell>,
-}
-
-impl Stream {
-    async fn to(server: &Server) -> Self {
-        let (asks, sent) = mpsc::channel(100);
-        let tells = grpc(server).await.talk(ReceiverStream::new(sent)).await;
-        Self { asks, tells: tells.expect("it answers").into_inner() }
-    }
-
-    async fn send(&self, session: u64, id: u64, key: u64, what: Ask) {
-        let ask = v1::Ask { session, id, received: 0, key, what: Some(what) };
-        self.asks.send(ask).await.expect("it listens");
-    }
-
-    async fn next(&mut self) -> (u64, u64, Told) {
-        let tell = self.tells.message().await.expect("it answers").expect("it goes on");
-        (tell.session, tell.id, tell.what.expect("it says something"))
-    }
-
-    async fn open(&mut self, ttl: Duration) -> (u64, u64) {
-        let ttl_ms = ttl.as_millis() as u64;
-        let open = v1::Open { name: "test".into(), ttl_ms, ..v1::Open::default() };
-        self.send(0, 1, 0, Ask::Open(open)).await;
-        match self.next().await {
-            (0, 1, Told::Opened(opened)) => (opened.session, opened.key),
-            other => panic!("no session, but {other:?}"),
-        }
-    }
+both_ways! {
+    a_lock_goes_from_one_to_the_next_and_both_are_told
+    a_session_outlives_its_stream_and_goes_on_over_another_if_that_has_the_key
+    a_session_that_is_kept_alive_lives_and_one_that_is_not_ends
+    observers_see_who_leads_and_every_change
+    a_leader_that_was_away_is_asked_to_yield_when_it_is_back
+    whoever_gives_up_a_call_leaves_no_ghost_in_the_queue
+    a_client_finds_its_session_again_after_a_restart
 }
 
 fn acquire(lock: &str) -> Ask {
@@ -55,11 +29,10 @@ fn acquire(lock: &str) -> Ask {
 
 const LONG: Duration = Duration::from_secs(600);
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_lock_goes_from_one_to_the_next_and_both_are_told() {
+async fn a_lock_goes_from_one_to_the_next_and_both_are_told(way: Way) {
     let directory = tempfile::tempdir().expect("a directory");
     let server = server(directory.path()).await;
-    let (mut one, mut two) = (Stream::to(&server).await, Stream::to(&server).await);
+    let (mut one, mut two) = (Stream::to(&server, way).await, Stream::to(&server, way).await);
     let (first, second) = (one.open(LONG).await.0, two.open(LONG).await.0);
     one.send(first, 1, 0, acquire("disk")).await;
     let (_, 1, Told::Granted(held)) = one.next().await else { panic!("it is free") };
@@ -75,16 +48,15 @@ async fn a_lock_goes_from_one_to_the_next_and_both_are_told() {
     assert!(session == second && next.token > held.token);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_session_outlives_its_stream_and_goes_on_over_another_if_that_has_the_key() {
+async fn a_session_outlives_its_stream_and_goes_on_over_another_if_that_has_the_key(way: Way) {
     let directory = tempfile::tempdir().expect("a directory");
     let server = server(directory.path()).await;
-    let mut one = Stream::to(&server).await;
+    let mut one = Stream::to(&server, way).await;
     let (session, key) = one.open(LONG).await;
     one.send(session, 1, 0, acquire("disk")).await;
     let (_, _, Told::Granted(held)) = one.next().await else { panic!("it is free") };
     drop(one);
-    let mut two = Stream::to(&server).await;
+    let mut two = Stream::to(&server, way).await;
     two.send(session, 1, 0, acquire("disk")).await;
     let (_, 1, Told::Failed(failed)) = two.next().await else { panic!("it is not its own") };
     assert_eq!(failed.code, "unknown-session");
@@ -99,11 +71,10 @@ async fn a_session_outlives_its_stream_and_goes_on_over_another_if_that_has_the_
     assert_eq!(again.token, held.token);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_is_kept_alive_lives_and_one_that_is_not_ends() {
+async fn a_session_that_is_kept_alive_lives_and_one_that_is_not_ends(way: Way) {
     let directory = tempfile::tempdir().expect("a directory");
     let server = server(directory.path()).await;
-    let (mut one, mut two) = (Stream::to(&server).await, Stream::to(&server).await);
+    let (mut one, mut two) = (Stream::to(&server, way).await, Stream::to(&server, way).await);
     let (kept, _) = one.open(Duration::from_millis(700)).await;
     let (left, _) = two.open(Duration::from_millis(700)).await;
     let ended = tokio::spawn(async move { two.next().await });
@@ -122,8 +93,7 @@ async fn a_session_that_is_kept_alive_lives_and_one_that_is_not_ends() {
     assert_eq!(server.node().look(|machine| machine.counts().sessions), 1);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn observers_see_who_leads_and_every_change() {
+async fn observers_see_who_leads_and_every_change(way: Way) {
     let directory = tempfile::tempdir().expect("a directory");
     let server = server(directory.path()).await;
     let mut client = grpc(&server).await;
@@ -133,7 +103,7 @@ async fn observers_see_who_leads_and_every_change() {
         leaders.message().await.expect("it answers").expect("it goes on").leader
     };
     assert_eq!(next(&mut leaders).await, None);
-    let mut one = Stream::to(&server).await;
+    let mut one = Stream::to(&server, way).await;
     let (session, _) = one.open(LONG).await;
     let campaign =
         v1::Campaign { election: "web".into(), value: b"here".into(), ..v1::Campaign::default() };
@@ -147,8 +117,7 @@ async fn observers_see_who_leads_and_every_change() {
     assert_eq!(next(&mut leaders).await, None);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_was_away_is_asked_to_yield_when_it_is_back() {
+async fn a_leader_that_was_away_is_asked_to_yield_when_it_is_back(way: Way) {
     let directory = tempfile::tempdir().expect("a directory");
     let server = server(directory.path()).await;
     let campaign = |rank, preempt, grace: Duration| {
@@ -156,7 +125,7 @@ async fn a_leader_that_was_away_is_asked_to_yield_when_it_is_back() {
         let campaign = v1::Campaign { election, rank, preempt, grace_ms, ..Default::default() };
         Ask::Campaign(campaign)
     };
-    let (mut one, mut two) = (Stream::to(&server).await, Stream::to(&server).await);
+    let (mut one, mut two) = (Stream::to(&server, way).await, Stream::to(&server, way).await);
     let ((first, first_key), (second, second_key)) = (one.open(LONG).await, two.open(LONG).await);
     one.send(first, 1, 0, campaign(1, false, LONG)).await;
     let (_, 1, Told::Elected(led)) = one.next().await else { panic!("nobody else stands") };
@@ -170,7 +139,7 @@ async fn a_leader_that_was_away_is_asked_to_yield_when_it_is_back() {
     while !asked(first) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let mut one = Stream::to(&server).await;
+    let mut one = Stream::to(&server, way).await;
     one.send(first, 7, first_key, Ask::Attach(v1::Attach {})).await;
     assert!(matches!(one.next().await, (_, 7, Told::Done(_))));
     let (session, 0, Told::Yield(please)) = one.next().await else { panic!("it is asked again") };
@@ -187,7 +156,7 @@ async fn a_leader_that_was_away_is_asked_to_yield_when_it_is_back() {
     while !asked(second) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let mut two = Stream::to(&server).await;
+    let mut two = Stream::to(&server, way).await;
     two.send(second, 7, second_key, Ask::Attach(v1::Attach {})).await;
     assert!(matches!(two.next().await, (_, 7, Told::Done(_))));
     assert!(matches!(two.next().await, (_, 0, Told::Yield(_))));
@@ -200,11 +169,10 @@ async fn a_leader_that_was_away_is_asked_to_yield_when_it_is_back() {
     assert!(matches!(one.next().await, (_, 7, Told::Echo(_))));
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn whoever_gives_up_a_call_leaves_no_ghost_in_the_queue() {
+async fn whoever_gives_up_a_call_leaves_no_ghost_in_the_queue(way: Way) {
     let directory = tempfile::tempdir().expect("a directory");
     let server = server(directory.path()).await;
-    let mut one = Stream::to(&server).await;
+    let mut one = Stream::to(&server, way).await;
     let (holder, _) = one.open(LONG).await;
     one.send(holder, 1, 0, acquire("disk")).await;
     one.next().await;
@@ -222,19 +190,17 @@ async fn whoever_gives_up_a_call_leaves_no_ghost_in_the_queue() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_client_finds_its_session_again_after_a_restart() {
+async fn a_client_finds_its_session_again_after_a_restart(way: Way) {
     let directory = tempfile::tempdir().expect("a directory");
     let first = server(directory.path()).await;
-    let mut one = Stream::to(&first).await;
+    let mut one = Stream::to(&first, way).await;
     let (session, key) = one.open(LONG).await;
     one.send(session, 1, 0, acquire("disk")).await;
     let (_, _, Told::Granted(held)) = one.next().await else { panic!("it is free") };
     first.stop().await.expect("it stops");
-    let ended = one.tells.message().await;
-    assert!(ended.is_err(), "the stream ends, and says so: {ended:?}");
+    assert_eq!(one.tells.next().await, None, "the stream ends");
     let second = server(directory.path()).await;
-    let mut two = Stream::to(&second).await;
+    let mut two = Stream::to(&second, way).await;
     two.send(session, 9, key, Ask::Attach(v1::Attach {})).await;
     assert!(matches!(two.next().await, (_, 9, Told::Done(_))));
     let release = v1::Release { lock: "disk".into(), token: held.token, to: None };

@@ -9,11 +9,10 @@ use std::time::Duration;
 use conclave_api::v1;
 use conclave_server::{Bounds, ServeOptions, Server};
 use serde_json::json;
+use support::stream::{Stream, Way, both_ways};
 use support::{Answer, exchange, get, grpc, open, options, post, request, send, server, until};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
 use v1::ask::What as Ask;
 use v1::tell::What as Told;
 
@@ -176,25 +175,20 @@ async fn frames_that_are_no_messages_are_refused_one_by_one() {
     assert_eq!(get(&server, "/healthz").await.status, 200);
 }
 
-/// One stream to a server, and a session.
-async fn talk(server: &Server) -> (mpsc::Sender<v1::Ask>, tonic::Streaming<v1::Tell>, u64) {
-    let (asks, sent) = mpsc::channel(100);
-    let tells = grpc(server).await.talk(ReceiverStream::new(sent)).await;
-    let mut tells = tells.expect("it answers").into_inner();
-    let open = v1::Open { name: "test".into(), ttl_ms: 600_000, ..v1::Open::default() };
-    asks.send(v1::Ask { id: 1, what: Some(Ask::Open(open)), ..v1::Ask::default() })
-        .await
-        .expect("!");
-    let told = tells.message().await.expect("it answers").expect("it goes on");
-    let Some(Told::Opened(opened)) = told.what else { panic!("no session") };
-    (asks, tells, opened.session)
+both_ways! {
+    a_stream_survives_questions_that_make_no_sense
+    a_client_that_never_reads_its_answers_is_not_listened_to_and_delays_nobody
+    a_client_that_never_reads_what_happens_is_cut_off_and_delays_nobody
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_stream_survives_questions_that_make_no_sense() {
+const LONG: Duration = Duration::from_secs(600);
+
+async fn a_stream_survives_questions_that_make_no_sense(way: Way) {
     let directory = tempfile::tempdir().expect("a directory");
     let server = server(directory.path()).await;
-    let (asks, mut tells, session) = talk(&server).await;
+    let mut stream = Stream::to(&server, way).await;
+    let (session, _) = stream.open(LONG).await;
+    let Stream { asks, mut tells } = stream;
     let acquire = |lock: &str, mode: i32| {
         let want = v1::Want { lock: lock.into(), mode, ..v1::Want::default() };
         Ask::Acquire(v1::Acquire { wants: vec![want], ..v1::Acquire::default() })
@@ -216,7 +210,7 @@ async fn a_stream_survives_questions_that_make_no_sense() {
     ];
     for (session, id, what, code) in questions {
         asks.send(v1::Ask { session, id, what, ..v1::Ask::default() }).await.expect("it listens");
-        let told = tells.message().await.expect("it answers").expect("it goes on");
+        let told = tells.next().await.expect("it goes on");
         let Some(Told::Failed(failed)) = told.what else { panic!("{told:?}") };
         assert_eq!((told.id, failed.code.as_str()), (id, code), "{}", failed.message);
     }
@@ -232,11 +226,10 @@ async fn take_turn(server: &Server, session: &str) {
     assert_eq!(post(server, "/v1/release", &body).await.status, 200);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_never_reads_its_answers_is_not_listened_to_and_delays_nobody() {
+async fn a_client_that_never_reads_its_answers_is_not_listened_to_and_delays_nobody(way: Way) {
     let directory = tempfile::tempdir().expect("a directory");
     let server = server(directory.path()).await;
-    let (asks, mut tells, _) = talk(&server).await;
+    let Stream { asks, mut tells } = Stream::to(&server, way).await;
     let sent = Arc::new(AtomicU64::new(0));
     let count = sent.clone();
     let asking = tokio::spawn(async move {
@@ -259,7 +252,7 @@ async fn a_client_that_never_reads_its_answers_is_not_listened_to_and_delays_nob
     }
     // When it reads at last, nothing is lost.
     for id in 1..=FLOOD {
-        let tell = tells.message().await.expect("it goes on").expect("an answer");
+        let tell = tells.next().await.expect("an answer");
         assert_eq!(tell.id, id);
     }
     asking.await.expect("all was taken");
@@ -268,26 +261,27 @@ async fn a_client_that_never_reads_its_answers_is_not_listened_to_and_delays_nob
 /// So many questions are more than there is room for on the way.
 const FLOOD: u64 = 5000;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_never_reads_what_happens_is_cut_off_and_delays_nobody() {
+async fn a_client_that_never_reads_what_happens_is_cut_off_and_delays_nobody(way: Way) {
     let directory = tempfile::tempdir().expect("a directory");
     let server = server(directory.path()).await;
-    let (asks, unread, _) = talk(&server).await;
+    let Stream { asks, tells: mut unread } = Stream::to(&server, way).await;
     let what = Some(Ask::Observe(v1::ObserveElection { election: "web".to_owned() }));
     asks.send(v1::Ask { id: 2, what, ..v1::Ask::default() }).await.expect("it listens");
     // Another leads, and has something to say all the time.
-    let (leads, mut tells, session) = talk(&server).await;
+    let mut stream = Stream::to(&server, way).await;
+    let (session, _) = stream.open(LONG).await;
+    let Stream { asks: leads, mut tells } = stream;
     let election = || "web".to_owned();
     let what = Some(Ask::Campaign(v1::Campaign { election: election(), ..Default::default() }));
     leads.send(v1::Ask { session, id: 1, what, ..v1::Ask::default() }).await.expect("it listens");
-    let told = tells.message().await.expect("it answers").expect("it goes on").what;
+    let told = tells.next().await.expect("it goes on").what;
     let Some(Told::Elected(v1::Elected { term })) = told else { panic!("{told:?}") };
     let saying = tokio::spawn(async move {
         for id in 2.. {
             let proclaim = v1::Proclaim { election: election(), term, value: vec![7; 500] };
             let what = Some(Ask::Proclaim(proclaim));
             let ask = v1::Ask { session, id, what, received: id - 1, ..v1::Ask::default() };
-            if leads.send(ask).await.is_err() || tells.message().await.is_err() {
+            if leads.send(ask).await.is_err() || tells.next().await.is_none() {
                 return;
             }
         }
@@ -301,9 +295,9 @@ async fn a_client_that_never_reads_what_happens_is_cut_off_and_delays_nobody() {
     }
     saying.abort();
     // It is not only told nothing any more: the connection is over.
-    let ended = tokio::time::timeout(Duration::from_secs(30), asks.closed()).await;
+    let ended = async { while unread.next().await.is_some() {} };
+    let ended = tokio::time::timeout(Duration::from_secs(30), ended).await;
     ended.expect("the connection is ended");
-    drop(unread);
 }
 
 #[tokio::test(flavor = "multi_thread")]

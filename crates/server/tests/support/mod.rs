@@ -1,6 +1,8 @@
 //! A server, and the simplest client of HTTP there can be.
 
-#![allow(dead_code, reason = "each test uses some of it")]
+#![allow(dead_code, unused_imports, unused_macros, reason = "each test uses some of it")]
+
+pub(crate) mod stream;
 
 use std::path::Path;
 use std::time::Duration;
