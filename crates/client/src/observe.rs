@@ -4,8 +4,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use conclave_api::v1;
-use futures_util::stream::{self, BoxStream, StreamExt};
-use tokio_stream::Stream;
+use futures_util::stream::{self, BoxStream, Stream, StreamExt};
 use tonic::Streaming;
 
 use crate::{Client, Error};

@@ -1,5 +1,6 @@
 //! Where a server is, and the way there.
 
+use std::fmt::Display;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,10 +92,12 @@ impl Place {
 
     /// Asks the server to talk.
     pub(crate) async fn dial(&self, bearer: Option<&HeaderValue>) -> Result<Wire, Error> {
-        let unreachable = |error: &dyn std::error::Error| Error::Unreachable(deepest(error));
-        let io = self.connect().await.map_err(|error| unreachable(&error))?;
-        let (mut http, connection) =
-            handshake(TokioIo::new(io)).await.map_err(|error| unreachable(&error))?;
+        let io = self.connect().await.map_err(|error| Error::Unreachable(deepest(&error)))?;
+        let broken = |error: hyper::Error| match error.is_parse() {
+            true => self.strange(deepest(&error)),
+            false => Error::Unreachable(deepest(&error)),
+        };
+        let (mut http, connection) = handshake(TokioIo::new(io)).await.map_err(broken)?;
         tokio::spawn(connection.with_upgrades());
         let authority = self.endpoint.uri().authority().expect("it has a host").as_str();
         let mut ask = Request::get("/v1/talk")
@@ -105,11 +108,11 @@ impl Place {
             ask = ask.header(AUTHORIZATION, bearer);
         }
         let ask = ask.body(Empty::<Bytes>::new()).expect("all of it is well-formed");
-        let answer = http.send_request(ask).await.map_err(|error| unreachable(&error))?;
+        let answer = http.send_request(ask).await.map_err(broken)?;
         if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
             return Err(self.refusal(answer).await);
         }
-        let upgraded = hyper::upgrade::on(answer).await.map_err(|error| unreachable(&error))?;
+        let upgraded = hyper::upgrade::on(answer).await.map_err(broken)?;
         let Ok(parts) = upgraded.downcast::<TokioIo<Io>>() else {
             unreachable!("it was made of this");
         };
@@ -142,12 +145,15 @@ impl Place {
         let body = Limited::new(answer.into_body(), LONGEST_REFUSAL).collect().await;
         let body = body.map(|body| body.to_bytes()).unwrap_or_default();
         match serde_json::from_slice::<v1::Failed>(&body) {
-            Ok(failed) => failed.into(),
-            Err(_) => {
-                let uri = self.endpoint.uri();
-                Error::Unreachable(format!("{uri} is no server of this kind: it answers {status}"))
-            }
+            Ok(failed) if !failed.code.is_empty() => failed.into(),
+            _ => self.strange(status),
         }
+    }
+
+    /// Somebody listens there, but does not answer as a server does.
+    fn strange(&self, answers: impl Display) -> Error {
+        let uri = self.endpoint.uri();
+        Error::Unreachable(format!("{uri} does not answer as a node does: {answers}"))
     }
 }
 

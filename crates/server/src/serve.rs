@@ -108,9 +108,6 @@ pub enum ServeError {
         /// Why.
         error: String,
     },
-    /// It listens no more.
-    #[error("the server has stopped: {0}")]
-    Stopped(String),
 }
 
 fn hint(error: &io::Error) -> &'static str {

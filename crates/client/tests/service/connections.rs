@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::support::proxy::{Mood, Proxy};
 use crate::support::{LONG, World, open, until, until_waiting};
 use conclave_client::{Acquire, Client, Error, Options, Session, view};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Who holds a lock, as the server sees it.
 async fn holders(client: &Client, lock: &str) -> Vec<view::Holder> {
@@ -232,4 +233,33 @@ async fn a_server_that_cannot_be_reached_is_an_error_that_says_so() {
     world.start().await;
     until("it is reached again", async || client.status().await.is_ok()).await;
     open(&client, "one", LONG).await.close().await.expect("it is up again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_listens_there_and_is_no_server_is_named() {
+    let says = [
+        ("HTTP/1.1 404 Not Found\r\ncontent-length: 5\r\n\r\n<html", "404"),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}", "200"),
+        ("SSH-2.0-OpenSSH_9.2\r\n", "does not answer as a node does"),
+        ("", "does not answer"),
+    ];
+    for (says, part) in says {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("it listens");
+        let strange = tokio::spawn(async move {
+            loop {
+                let (mut tcp, _) = listener.accept().await.expect("a client");
+                tokio::spawn(async move {
+                    tcp.read_u8().await.expect("it asks");
+                    tcp.write_all(says.as_bytes()).await.expect("it listens");
+                    let _ = tcp.read_to_end(&mut Vec::new()).await;
+                });
+            }
+        });
+        let options = Options::new(address.to_string()).connect_timeout(Duration::from_millis(300));
+        let error = Client::connect(options).await.expect_err("it is something else");
+        assert!(matches!(error, Error::Unreachable(_)), "{error}");
+        assert!(error.to_string().contains(part), "{error}");
+        strange.abort();
+    }
 }
