@@ -104,7 +104,9 @@ fn ctrl_z_stops_both_and_the_shell_brings_both_back() {
 #[test]
 fn ctrl_c_ends_not_only_the_command_but_what_the_shell_was_doing() {
     let node = Node::start(&[]);
-    let script = format!("while :; do {OWN} lock a -- sh -c 'echo >> rounds; sleep 60'; done");
+    // Short sleeps: a shell that is interrupted while it starts a program waits for it before it ends.
+    let command = "echo >> rounds; while :; do sleep 0.05; done";
+    let script = format!("while :; do {OWN} lock a -- sh -c '{command}'; done");
     std::fs::write(node.file("script"), script).expect("it can be written");
     for flags in [&SHELL[..], &SHELL[2..]] {
         let (mut keyboard, mut process) = Keyboard::start(&node, "bash", flags);

@@ -45,6 +45,10 @@ pub(crate) struct Book {
     /// Renewals that are not confirmed: when they were sent, and whose.
     pub(crate) renewals: BTreeMap<u64, (Moment, Vec<u64>)>,
     pub(crate) chores: Vec<Chore>,
+    /// Whether anything was heard since the heart looked last.
+    pub(crate) heard: bool,
+    /// Since when not.
+    pub(crate) quiet: Option<Moment>,
     /// If nothing is heard by then, the server is not there any more.
     pub(crate) suspect: Option<Moment>,
     /// When the heart wants to look next.

@@ -12,6 +12,10 @@ use crate::lease::Moment;
 /// Timers stand still while the machine sleeps, and leases do not: the heart looks at least so often.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
+/// A server of which nothing is heard for so long is asked whether it is there, also if nothing is wanted of it
+/// just then; and is given up after as long again.
+pub(crate) const SILENCE: Duration = Duration::from_secs(5);
+
 /// How many sessions are renewed by one message.
 const TOGETHER: usize = 4096;
 
@@ -83,6 +87,11 @@ impl Book {
             }
         }
         resumed.into_iter().for_each(|session| self.repeat(session));
+        if std::mem::take(&mut self.heard) || self.outbox.is_none() {
+            self.quiet = None;
+        } else if now.since(*self.quiet.get_or_insert(now)) >= SILENCE {
+            self.inquire(now.plus(SILENCE));
+        }
         self.renew(&due, now);
         let dead = self.suspect.is_some_and(|suspect| suspect <= now);
         if dead {
@@ -116,10 +125,15 @@ impl Book {
             ttls.min().filter(|&ttl| now.since(*sent) >= ttl / 4)
         };
         let overdue = self.renewals.values().filter_map(overdue).min();
-        if let Some(ttl) = overdue
-            && self.suspect.is_none()
-        {
-            self.suspect = Some(now.plus(ttl / 8));
+        if let Some(ttl) = overdue {
+            self.inquire(now.plus(ttl / 8));
+        }
+    }
+
+    /// Asks the server whether it is there. If it is not heard by then, it is not.
+    fn inquire(&mut self, by: Moment) {
+        if self.suspect.is_none() {
+            self.suspect = Some(by);
             let (id, what) = (self.next_id(), Some(What::Echo(v1::Echo::default())));
             self.send(Ask { id, what, ..Ask::default() });
         }
@@ -159,7 +173,7 @@ impl Book {
     pub(crate) fn repeat_all(&mut self) {
         let now = Moment::now();
         self.renewals.clear();
-        self.suspect = None;
+        (self.quiet, self.suspect) = (None, None);
         let sessions: Vec<u64> = self.sessions.keys().copied().collect();
         for &session in &sessions {
             self.repeat(session);

@@ -112,11 +112,11 @@ impl Shared {
                         // Whoever was to be hung up on was another.
                         let _ = self.hang_up.notified().now_or_never();
                     });
-                    let (heard, error) = self.talk(wire, asks).await;
+                    let error = self.talk(wire, asks).await;
                     self.visit(|book| book.outbox = None);
                     self.line.send_replace(Line { rpc: None, error: Some(error) });
-                    // A server that answered was fine until now, and may be again.
-                    failures = if heard { 0 } else { failures + 1 };
+                    // It was fine until now, and may be again.
+                    failures = 0;
                 }
                 Err(error) => {
                     self.line.send_replace(Line { rpc: None, error: Some(error) });
@@ -153,31 +153,21 @@ impl Shared {
         Ok((rpc.max_decoding_message_size(LONGEST_ANSWER), wire))
     }
 
-    /// Listens and asks until the connection breaks. Says whether anything was heard, and why it broke.
-    async fn talk(&self, mut wire: Wire, mut asks: Asks) -> (bool, Error) {
-        let mut heard = false;
+    /// Listens and asks until the connection breaks, and says why it did.
+    async fn talk(&self, mut wire: Wire, mut asks: Asks) -> Error {
         let broken = tokio::select! {
             biased;
             () = self.hang_up.notified() => "the server is silent".to_owned(),
-            broken = poll_fn(|cx| self.poll_wire(&mut wire, &mut asks, &mut heard, cx)) => broken,
+            broken = poll_fn(|cx| self.poll_wire(&mut wire, &mut asks, cx)) => broken,
         };
-        (heard, Error::Unreachable(broken))
+        Error::Unreachable(broken)
     }
 
     /// Is ready when the connection is broken.
-    fn poll_wire(
-        &self,
-        wire: &mut Wire,
-        asks: &mut Asks,
-        heard: &mut bool,
-        cx: &mut Context<'_>,
-    ) -> Poll<String> {
+    fn poll_wire(&self, wire: &mut Wire, asks: &mut Asks, cx: &mut Context<'_>) -> Poll<String> {
         while let Poll::Ready(told) = Pin::new(&mut *wire).poll_next(cx) {
             match told {
-                Some(Ok(tell)) => {
-                    *heard = true;
-                    self.visit(|book| book.hear(tell));
-                }
+                Some(Ok(tell)) => self.visit(|book| book.hear(tell)),
                 Some(Err(error)) => return Poll::Ready(error.to_string()),
                 None => return Poll::Ready("the server hung up".to_owned()),
             }
@@ -207,7 +197,7 @@ type Asks = mpsc::UnboundedReceiver<Ask>;
 impl Book {
     /// Takes note of what the server says.
     pub(crate) fn hear(&mut self, tell: Tell) {
-        self.suspect = None;
+        (self.heard, self.suspect) = (true, None);
         let Tell { session, id, what } = tell;
         let Some(what) = what else { return };
         match (session, id, what) {

@@ -1,9 +1,7 @@
 //! Where a server is, and the way there.
 
 use std::fmt::Display;
-use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
 use conclave_api::v1::{self, Ask, Tell};
 use conclave_api::{Delimited, PLAIN};
@@ -12,8 +10,8 @@ use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1::handshake;
 use hyper::header::{AUTHORIZATION, CONNECTION, HOST, HeaderValue, UPGRADE};
 use hyper::{Request, Response, StatusCode};
+use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
-use rustix::net::sockopt;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -22,9 +20,11 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_util::codec::{Framed, FramedParts};
 use tokio_util::either::Either;
+use tonic::codegen::Service;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
 
 use crate::Error;
+use crate::heart::SILENCE;
 use crate::options::{Options, Tls};
 
 /// A connection on which both say messages as they are.
@@ -36,15 +36,15 @@ type Io = Either<TcpStream, TlsStream<TcpStream>>;
 pub(crate) struct Place {
     /// For all that is asked by itself.
     pub(crate) endpoint: Endpoint,
+    /// For the stream.
+    connector: HttpConnector,
     tls: Option<(TlsConnector, ServerName<'static>)>,
+    /// What it is called in questions.
+    host: HeaderValue,
 }
 
 /// Answers may list many locks.
 pub(crate) const LONGEST_ANSWER: usize = 64 << 20;
-/// A server that says nothing for so long is asked whether it is there, and given up after as long again.
-const SILENCE: Duration = Duration::from_secs(5);
-/// How often it is asked.
-const PROBES: u32 = 5;
 /// Why a server refuses need not be longer.
 const LONGEST_REFUSAL: usize = 64 << 10;
 
@@ -64,9 +64,14 @@ impl Place {
             Some(_) => return Err(bad("begins with neither http nor https")),
         };
         let endpoint = Endpoint::from_shared(uri).map_err(|_| bad("is no host:port"))?;
-        let (Some(host), Some(_)) = (endpoint.uri().host(), endpoint.uri().port()) else {
+        let (Some(host), Some(port)) = (endpoint.uri().host(), endpoint.uri().port()) else {
             return Err(bad("has no port"));
         };
+        let called =
+            HeaderValue::try_from(format!("{host}:{port}")).map_err(|_| bad("is no name"))?;
+        if endpoint.uri().authority().is_some_and(|all| all.as_str().contains('@')) {
+            return Err(bad("has a user in it; who the client is, a token or a certificate says"));
+        }
         let nonsense = || bad("the certificates make no sense");
         let tls = match &options.tls {
             None => None,
@@ -87,21 +92,24 @@ impl Place {
             Some(tls) => endpoint.tls_config(config_of_tonic(tls)).map_err(|_| nonsense())?,
             None => endpoint,
         };
-        Ok(Self { endpoint, tls })
+        let mut connector = HttpConnector::new();
+        connector.enforce_http(false);
+        connector.set_nodelay(true);
+        connector.set_connect_timeout(Some(options.connect_timeout));
+        Ok(Self { endpoint, connector, tls, host: called })
     }
 
     /// Asks the server to talk.
     pub(crate) async fn dial(&self, bearer: Option<&HeaderValue>) -> Result<Wire, Error> {
-        let io = self.connect().await.map_err(|error| Error::Unreachable(deepest(&error)))?;
+        let io = self.connect().await?;
         let broken = |error: hyper::Error| match error.is_parse() {
             true => self.strange(deepest(&error)),
             false => Error::Unreachable(deepest(&error)),
         };
         let (mut http, connection) = handshake(TokioIo::new(io)).await.map_err(broken)?;
         tokio::spawn(connection.with_upgrades());
-        let authority = self.endpoint.uri().authority().expect("it has a host").as_str();
         let mut ask = Request::get("/v1/talk")
-            .header(HOST, authority)
+            .header(HOST, &self.host)
             .header(CONNECTION, "upgrade")
             .header(UPGRADE, PLAIN);
         if let Some(bearer) = bearer {
@@ -111,6 +119,9 @@ impl Place {
         let answer = http.send_request(ask).await.map_err(broken)?;
         if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
             return Err(self.refusal(answer).await);
+        }
+        if answer.headers().get(UPGRADE).is_none_or(|to| to != PLAIN) {
+            return Err(self.strange("it goes on as something else"));
         }
         let upgraded = hyper::upgrade::on(answer).await.map_err(broken)?;
         let Ok(parts) = upgraded.downcast::<TokioIo<Io>>() else {
@@ -122,20 +133,17 @@ impl Place {
         Ok(Framed::from_parts(wire))
     }
 
-    async fn connect(&self) -> io::Result<Io> {
-        let uri = self.endpoint.uri();
-        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
-        let tcp = TcpStream::connect((host, uri.port_u16().unwrap_or_default())).await?;
-        tcp.set_nodelay(true)?;
-        // A server that has gone silent is given up, also while nothing is asked of it.
-        sockopt::set_socket_keepalive(&tcp, true)?;
-        sockopt::set_tcp_keepidle(&tcp, SILENCE)?;
-        sockopt::set_tcp_keepintvl(&tcp, SILENCE / PROBES)?;
-        sockopt::set_tcp_keepcnt(&tcp, PROBES)?;
-        sockopt::set_tcp_user_timeout(&tcp, 2 * SILENCE.as_millis() as u32)?;
+    async fn connect(&self) -> Result<Io, Error> {
+        let unreachable = |error: &dyn std::error::Error| Error::Unreachable(deepest(error));
+        let mut connector = self.connector.clone();
+        let tcp = connector.call(self.endpoint.uri().clone()).await;
+        let tcp = tcp.map_err(|error| unreachable(&error))?.into_inner();
         Ok(match &self.tls {
-            Some((tls, name)) => Either::Right(tls.connect(name.clone(), tcp).await?),
             None => Either::Left(tcp),
+            Some((tls, name)) => {
+                let tls = tls.connect(name.clone(), tcp).await;
+                Either::Right(tls.map_err(|error| unreachable(&error))?)
+            }
         })
     }
 
@@ -159,8 +167,10 @@ impl Place {
 
 fn config(tls: &Tls) -> Result<ClientConfig, Box<dyn std::error::Error>> {
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_slice_iter(&tls.ca) {
-        roots.add(certificate?)?;
+    let trusted: Vec<_> = CertificateDer::pem_slice_iter(&tls.ca).collect::<Result<_, _>>()?;
+    // One that this program cannot read is no reason not to trust the others.
+    if roots.add_parsable_certificates(trusted).0 == 0 {
+        return Err("there is no certificate".into());
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)

@@ -212,3 +212,25 @@ fn renewals_are_shared_and_a_server_that_does_not_confirm_them_is_suspected() {
     desk.book.repeat_all();
     assert!(desk.book.suspect.is_none());
 }
+
+#[test]
+fn a_server_that_falls_silent_is_suspected_also_when_nothing_is_wanted_of_it() {
+    let (outbox, mut sent) = mpsc::unbounded_channel();
+    let mut book = Book::default();
+    let begun = Moment::now();
+    let at = |seconds| begun.plus(Duration::from_secs(seconds));
+    // Nobody is there to ask.
+    assert!(!book.beat(at(0)) && !book.beat(at(9)));
+    book.outbox = Some(outbox);
+    assert!(!book.beat(at(10)) && !book.beat(at(14)));
+    assert!(sent.try_recv().is_err(), "it is too early to ask");
+    assert!(!book.beat(at(15)));
+    let asked = sent.try_recv().expect("it asks");
+    assert!(matches!(asked.what, Some(What::Echo(_))), "{asked:?}");
+    // An answer is enough for a while.
+    book.hear(Tell { id: asked.id, what: Some(Told::Echo(v1::Echo::default())), session: 0 });
+    assert!(!book.beat(at(16)) && !book.beat(at(20)) && !book.beat(at(24)));
+    assert!(sent.try_recv().is_err(), "it was heard of");
+    assert!(!book.beat(at(25)) && sent.try_recv().is_ok());
+    assert!(!book.beat(at(29)) && book.beat(at(30)), "it is given up");
+}

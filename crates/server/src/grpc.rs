@@ -4,11 +4,13 @@ use std::future::ready;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use conclave_api::v1::conclave_server::Conclave;
 use conclave_api::{codes, v1};
 use conclave_machine::Name;
 use futures_util::stream::{BoxStream, Stream, StreamExt};
+use tonic::metadata::MetadataMap;
 use tonic::{Code, Request, Response, Status, Streaming};
 use v1::tell::What as Told;
 
@@ -35,9 +37,12 @@ impl Conclave for Grpc {
 
     async fn call(&self, request: Request<v1::Ask>) -> Answer<v1::Tell> {
         let caller = self.caller(&request)?;
+        let patience = patience(request.metadata());
         let ask = request.into_inner();
         let (session, id) = (ask.session, ask.id);
-        let what = self.0.call(&caller, ask).await.map_err(|failed| self.status(failed))?;
+        let told = tokio::time::timeout(patience, self.0.call(&caller, ask)).await;
+        let told = told.map_err(|_| Status::deadline_exceeded("it could not be had in time"))?;
+        let what = told.map_err(|failed| self.status(failed))?;
         Ok(Response::new(v1::Tell { session, id, what: Some(what) }))
     }
 
@@ -144,6 +149,25 @@ impl Grpc {
     }
 }
 
+/// How long whoever calls is ready to wait, which gRPC has in a header: some digits and a unit.
+fn patience(metadata: &MetadataMap) -> Duration {
+    let said = metadata.get("grpc-timeout").and_then(|said| said.to_str().ok());
+    let span = said.and_then(|said| {
+        let (digits, unit) = said.split_at_checked(said.len().checked_sub(1)?)?;
+        let number = digits.parse::<u32>().ok().filter(|_| digits.len() <= 8)?;
+        Some(match unit {
+            "H" => Duration::from_secs(3600) * number,
+            "M" => Duration::from_secs(60) * number,
+            "S" => Duration::from_secs(1) * number,
+            "m" => Duration::from_millis(1) * number,
+            "u" => Duration::from_micros(1) * number,
+            "n" => Duration::from_nanos(1) * number,
+            _ => return None,
+        })
+    });
+    span.unwrap_or(Duration::MAX)
+}
+
 /// A failure as gRPC has it; the code that programs go by is in the metadata.
 fn status(failed: v1::Failed) -> Status {
     let code = match kind_of(&failed.code) {
@@ -184,4 +208,27 @@ pub(crate) fn observation(
             _ => None,
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_is_read_as_grpc_writes_it() {
+        let read = |said: &str| {
+            let mut metadata = MetadataMap::new();
+            metadata.insert("grpc-timeout", said.parse().expect("ASCII"));
+            patience(&metadata)
+        };
+        assert_eq!(read("2H"), Duration::from_secs(7200));
+        assert_eq!(read("3M"), Duration::from_secs(180));
+        assert_eq!(read("99999999S"), Duration::from_secs(99_999_999));
+        assert_eq!(read("100m"), Duration::from_millis(100));
+        assert_eq!((read("5u"), read("5n")), (Duration::from_micros(5), Duration::from_nanos(5)));
+        for nonsense in ["", "S", "5", "-5S", "5s", "123456789S", "5 S"] {
+            assert_eq!(read(nonsense), Duration::MAX, "{nonsense:?}");
+        }
+        assert_eq!(patience(&MetadataMap::new()), Duration::MAX);
+    }
 }

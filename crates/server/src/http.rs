@@ -11,7 +11,7 @@ mod routes;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::Bytes;
+use axum::body::{Bytes, HttpBody};
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::header::{
     ALLOW, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, RETRY_AFTER, UPGRADE, WWW_AUTHENTICATE,
@@ -68,6 +68,8 @@ pub(crate) fn add_routes(grpc: Router, service: &Arc<Service>, hosts: Hosts) -> 
         .method_not_allowed_fallback(other_method)
         .layer(DefaultBodyLimit::max(LONGEST_BODY))
         .layer(middleware::from_fn(guard))
+        // What can be done once is not done for each request.
+        .with_state(())
 }
 
 /// What answers over HTTP.
@@ -199,6 +201,8 @@ impl Site {
         };
         // Somebody in between who does not know of upgrades leaves out one of them.
         let wanted = says(UPGRADE, PLAIN) && says(CONNECTION, "upgrade");
+        // What would come after it is to be messages.
+        let wanted = wanted && request.method() == "GET" && request.body().is_end_stream();
         let upgrading = request.extensions_mut().remove::<OnUpgrade>().filter(|_| wanted);
         let upgrading = upgrading.ok_or_else(|| Refusal {
             status: StatusCode::UPGRADE_REQUIRED,

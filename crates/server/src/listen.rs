@@ -88,7 +88,8 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Takes whoever comes, until the server closes and all have gone.
+/// Takes whoever comes, until the server closes and all have gone; but those whose connection was upgraded go by
+/// themselves.
 pub(crate) async fn take_all<F>(
     listener: TcpListener,
     tls: Option<TlsAcceptor>,
@@ -259,6 +260,7 @@ impl AsyncWrite for Connection {
         if let [bytes] = slices {
             return self.poll_write(cx, bytes);
         }
+        self.hang_up.check(cx)?;
         with_io!(self, io => io.poll_write_vectored(cx, slices))
     }
 

@@ -12,7 +12,7 @@ use futures_util::{SinkExt, StreamExt};
 use prost::Message;
 use serde_json::json;
 use support::stream::{Stream, Way, upgrade, upgrade_at};
-use support::{get, open, options, post, request, send, server};
+use support::{cut_cable, get, open, options, post, request, send, server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::codec::Framed;
 use v1::ask::What as Ask;
@@ -44,6 +44,15 @@ async fn who_does_not_ask_for_it_is_told_how_to() {
         assert!(told.contains("\r\nupgrade: conclave.v1"), "{refused:?}");
     }
     assert_eq!(post(&server, "/v1/talk", "").await.status, 405);
+    // Neither older nor newer versions can, nor is anything else to come with it.
+    let asked = "connection: upgrade\r\nupgrade: conclave.v1\r\n";
+    let asked = request("GET", "/v1/talk", asked, "").replacen("connection: close\r\n", "", 1);
+    let old = asked.replacen("HTTP/1.1", "HTTP/1.0", 1);
+    assert_eq!(send(&server, old.as_bytes()).await.status, 426);
+    let head = asked.replacen("GET", "HEAD", 1);
+    assert_eq!(send(&server, head.as_bytes()).await.status, 426);
+    let body = asked.replacen("content-length: 0\r\n\r\n", "content-length: 3\r\n\r\nabc", 1);
+    assert_eq!(send(&server, body.as_bytes()).await.status, 426);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -212,12 +221,6 @@ async fn a_client_that_asks_without_end_and_reads_delays_nobody() {
     // what the system lets a task do at once: over 15,000.
     between.sort_unstable();
     assert!(between[20] < 5000, "the other had {} answers in between", between[20]);
-}
-
-/// From now on a client hears nothing and says nothing, not even that it does not.
-fn cut_cable(io: &tokio::net::TcpStream) {
-    let drop_all = socket2::SockFilter::new(6, 0, 0, 0);
-    socket2::SockRef::from(io).attach_filter(&[drop_all]).expect("anybody may do so");
 }
 
 #[tokio::test(flavor = "multi_thread")]

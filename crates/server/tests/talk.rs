@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use conclave_api::v1;
 use conclave_machine::SessionId;
+use prost::Message;
 use support::stream::{Stream, Way, both_ways};
-use support::{grpc, server};
+use support::{grpc, open, post, request, send, server, until};
 use tonic::Streaming;
 use v1::ask::What as Ask;
 use v1::tell::What as Told;
@@ -188,6 +189,29 @@ async fn whoever_gives_up_a_call_leaves_no_ghost_in_the_queue(way: Way) {
     while waits() > 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_ends_when_whoever_calls_wants_it_to_and_leaves_no_ghost() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = server(directory.path()).await;
+    let (holder, waiter) = (open(&server).await, open(&server).await);
+    let body = format!(r#"{{"session":"{holder}","lock":"disk"}}"#);
+    assert_eq!(post(&server, "/v1/acquire", &body).await.status, 200);
+    let (session, key) = waiter.split_once('.').expect("a number and a key");
+    let session = session.parse().expect("a number");
+    let key = u64::from_str_radix(key, 16).expect("a key");
+    let ask = v1::Ask { session, key, what: Some(acquire("disk")), ..v1::Ask::default() };
+    // Over HTTP/1, for a client of tonic would give up by itself.
+    let body = ask.encode_to_vec();
+    let frame = [&[0][..], &(body.len() as u32).to_be_bytes(), &body].concat();
+    let headers = "content-type: application/grpc\r\nte: trailers\r\ngrpc-timeout: 300m\r\n";
+    let head = request("POST", "/conclave.v1.Conclave/Call", headers, &"x".repeat(frame.len()));
+    let head = &head.as_bytes()[..head.len() - frame.len()];
+    let refused = send(&server, &[head, &frame].concat()).await;
+    // The number of what gRPC calls DEADLINE_EXCEEDED.
+    assert!(refused.headers.contains("grpc-status: 4"), "{refused:?}");
+    until(|| server.node().look(|machine| machine.counts().waits) == 0).await;
 }
 
 async fn a_client_finds_its_session_again_after_a_restart(way: Way) {

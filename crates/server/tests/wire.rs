@@ -10,7 +10,9 @@ use conclave_api::v1;
 use conclave_server::{Bounds, ServeOptions, Server};
 use serde_json::json;
 use support::stream::{Stream, Way, both_ways};
-use support::{Answer, exchange, get, grpc, open, options, post, request, send, server, until};
+use support::{
+    Answer, cut_cable, exchange, get, grpc, open, options, post, request, send, server, until,
+};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use v1::ask::What as Ask;
@@ -355,12 +357,6 @@ async fn begin(server: &Server, request: String) -> TcpStream {
     let mut io = TcpStream::connect(server.address()).await.expect("it listens");
     io.write_all(request.as_bytes()).await.expect("it listens");
     io
-}
-
-/// From now on a client hears nothing and says nothing, not even that it does not.
-fn cut_cable(io: &TcpStream) {
-    let drop_all = socket2::SockFilter::new(6, 0, 0, 0);
-    socket2::SockRef::from(io).attach_filter(&[drop_all]).expect("anybody may do so");
 }
 
 #[tokio::test(flavor = "multi_thread")]

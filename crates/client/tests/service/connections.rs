@@ -209,9 +209,17 @@ async fn another_server_is_found_when_one_is_dead_or_falls_silent() {
         let client = Client::connect(options.clone()).await.expect("both are up");
         sessions.push(open(&client, "one", ttl).await);
     }
+    // These want nothing of it, and find out all the same.
+    let mut idle = Vec::new();
+    for _ in 0..6 {
+        idle.push(Client::connect(options.clone()).await.expect("both are up"));
+    }
     proxy.set(Mood::Silent);
     tokio::time::sleep(ttl * 2).await;
     assert!(sessions.iter().all(Session::is_alive), "those that the silence befell have moved on");
+    for client in idle {
+        until("it is told by another", async || client.status().await.is_ok()).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

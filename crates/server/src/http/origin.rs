@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use axum::extract::Request;
 use axum::http::header::{CONTENT_TYPE, HOST, ORIGIN, UPGRADE};
-use axum::http::{HeaderName, HeaderValue};
+use axum::http::{HeaderName, HeaderValue, Method};
 use conclave_api::{PLAIN, codes, v1};
 
 use crate::translate::failed;
@@ -34,9 +34,10 @@ pub(crate) fn check(hosts: Hosts, request: &Request) -> Result<(), v1::Failed> {
         }
     }
     let kind = header(CONTENT_TYPE).and_then(Result::ok).unwrap_or_default();
-    // No page can say either of these.
-    let program =
-        kind.starts_with("application/grpc") || matches!(header(UPGRADE), Some(Ok(PLAIN)));
+    // A page cannot ask for an upgrade, and cannot send anything without saying where it is from.
+    let grpc = request.method() == Method::POST && kind.starts_with("application/grpc");
+    let plain = header(UPGRADE).and_then(Result::ok);
+    let program = grpc || plain.is_some_and(|to| to.eq_ignore_ascii_case(PLAIN));
     let page = header(ORIGIN).is_some() || !program;
     if hosts == Hosts::Local && page && host.is_some_and(|host| !is_local(host)) {
         let message = "this server is for this machine only: use 127.0.0.1 or localhost, or have it ask \
@@ -72,6 +73,21 @@ mod tests {
         for host in ["example.org", "example.org:7411", "localhost.example.org", "", "x]"] {
             assert!(!is_local(host), "{host}");
         }
+    }
+
+    #[test]
+    fn under_a_strange_name_only_programs_are_heard() {
+        let ask = |method: Method, name: HeaderName, value: &str| {
+            let request = Request::builder().method(method).header(HOST, "example.org:7411");
+            let request = request.header(name, value).body(axum::body::Body::empty());
+            check(Hosts::Local, &request.expect("it is well-formed"))
+        };
+        assert!(ask(Method::POST, CONTENT_TYPE, "application/grpc").is_ok());
+        assert!(ask(Method::GET, UPGRADE, "conclave.v1").is_ok());
+        // All of these a page can do whose name is made to lead here.
+        assert!(ask(Method::GET, CONTENT_TYPE, "application/grpc").is_err());
+        assert!(ask(Method::GET, UPGRADE, "websocket").is_err());
+        assert!(ask(Method::POST, CONTENT_TYPE, "application/json").is_err());
     }
 
     #[test]

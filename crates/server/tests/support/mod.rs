@@ -115,3 +115,9 @@ pub(crate) async fn until(mut is_so: impl FnMut() -> bool) {
     }
     panic!("it did not come to that within a minute");
 }
+
+/// From now on a client hears nothing and says nothing, not even that it does not.
+pub(crate) fn cut_cable(io: &TcpStream) {
+    let drop_all = socket2::SockFilter::new(6, 0, 0, 0);
+    socket2::SockRef::from(io).attach_filter(&[drop_all]).expect("anybody may do so");
+}
