@@ -322,8 +322,16 @@ fn list(beyond: &[Beyond]) -> String {
 /// The program: reads the command line, does what it says, and returns the exit code.
 pub fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
-    if arguments.next().as_deref() == Some(service::watch::ARGUMENT) {
-        return service::watch::watch(&arguments.collect::<Vec<_>>());
+    match arguments.next().as_deref() {
+        Some(service::watch::ARGUMENT) => {
+            return service::watch::watch(&arguments.collect::<Vec<_>>());
+        }
+        Some(service::AWAKE) => {
+            // Without it, everything is as right, and slower.
+            let _ = conclave_server::keep_awake();
+            return ExitCode::SUCCESS;
+        }
+        _ => {}
     }
     let matches = program().get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());

@@ -36,6 +36,9 @@ use tokio::runtime::Runtime;
 
 use crate::{Done, Failure};
 
+/// By which the program knows that it is to keep a processor awake for a node.
+pub(crate) const AWAKE: &str = "__awake";
+
 /// Does something that waits for others.
 pub(crate) fn wait<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     one_thread()?.block_on(work)

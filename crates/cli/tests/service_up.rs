@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use conclave_client::{Client, Options, SessionOptions};
 use nix::sys::signal::Signal;
-use nix::unistd::Uid;
-use support::node::{Node, Process, eventually, program};
+use nix::unistd::{Pid, Uid};
+use support::node::{Node, Process, eventually, is_alive, program};
 use support::stderr;
 use tempfile::TempDir;
 
@@ -43,6 +43,34 @@ fn a_node_says_where_it_is_and_what_to_try() {
     node.signal(Signal::SIGTERM);
     node.ends_with(0);
     assert!(node.stderr().contains("has stopped"), "{}", node.stderr());
+}
+
+/// The processes that this one has started, and what they were started with.
+fn children(parent: Pid) -> Vec<(String, String)> {
+    let all = fs::read_dir("/proc").expect("it is there").filter_map(Result::ok);
+    let of_parent = all.filter_map(|entry| {
+        let stat = fs::read_to_string(entry.path().join("stat")).ok()?;
+        let parent_of = stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse::<i32>().ok()?;
+        let arguments = fs::read_to_string(entry.path().join("cmdline")).ok()?;
+        let name = entry.file_name().to_str()?.to_owned();
+        (parent_of == parent.as_raw()).then_some((name, arguments.replace('\0', " ")))
+    });
+    of_parent.collect()
+}
+
+#[test]
+fn whoever_keeps_a_processor_awake_ends_with_the_node() {
+    let mut frugal = Node::start(&["--frugal"]);
+    assert_eq!(children(frugal.process().pid()), []);
+    let mut node = Node::start(&[]);
+    let helpers = children(node.process().pid());
+    assert!(helpers.len() <= 1, "{helpers:?}");
+    for (process, arguments) in helpers {
+        assert!(arguments.trim_end().ends_with("conclave __awake"), "{arguments}");
+        assert!(is_alive(&process));
+        node.crash();
+        eventually("its end", || (!is_alive(&process)).then_some(()));
+    }
 }
 
 #[test]

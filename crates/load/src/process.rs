@@ -22,12 +22,13 @@ pub struct Start {
     pub arguments: Vec<OsString>,
 }
 
-/// Serves what is in a directory on some port, says on standard output which, and goes on until killed.
-pub async fn serve(directory: &Path) -> Result<(), ServeError> {
+/// Serves what is in a directory on some port, says on standard output which, and goes on until killed. The
+/// argument is the one with which the program keeps a processor awake.
+pub async fn serve(directory: &Path, awake: &'static str) -> Result<(), ServeError> {
     let listen = "127.0.0.1:0".parse().expect("it is an address");
     // As `conclave up` does it.
     let node =
-        conclave_server::Options { frugal: false, ..conclave_server::Options::new(directory) };
+        conclave_server::Options { awake: Some(awake), ..conclave_server::Options::new(directory) };
     let server = conclave_server::Server::start(ServeOptions { listen, ..ServeOptions::new(node) });
     let server = server.await?;
     println!("{}", server.address());

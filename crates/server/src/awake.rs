@@ -2,23 +2,31 @@
 //!
 //! A processor that has nothing to do falls asleep, and takes its time to wake up: tens of microseconds in a
 //! virtual machine, and that several times for each command, which waits for the disk and then for the next
-//! to come. So there is a thread that does nothing but run, for a moment after each command, where the
+//! to come. So there is somebody who does nothing but run, for a moment after each command, where the
 //! thread runs that carries them out, and only while nothing else wants to: any other thread comes before it.
 //! So it takes power, and not time. But that holds among processes that share processors as they please;
 //! where these are shared out to groups, as in containers, it would use up what others have a claim to, and is
 //! not there.
+//!
+//! It is a process, not a thread: whoever comes after all others also ends after all others, on a busy machine
+//! seconds after it was told to, and a process keeps its files and its port until the last of its threads has ended.
 
 #[cfg(test)]
 mod tests;
 
 use std::fs;
 use std::hint::spin_loop;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::thread::{self, Thread};
+use std::process::{ChildStdin, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, ioctl_fionbio, read, write};
 use rustix::thread::{CpuSet, sched_getcpu, sched_setaffinity};
 use thread_priority::{
     NormalThreadSchedulePolicy, ThreadPriority, ThreadSchedulePolicy,
@@ -31,115 +39,105 @@ use crate::metrics;
 /// time to ask again.
 const MOMENT: Duration = Duration::from_micros(300);
 
-/// A thread is not moved to another processor more often than so, in nanoseconds.
-const OFTEN: u64 = 20_000;
+/// It is not told of commands more often than so, in nanoseconds.
+const OFTEN: u64 = 100_000;
 
-/// How much memory the thread may need.
+/// How much memory a thread may need that does next to nothing.
 const STACK: usize = 64 << 10;
 
-/// Keeps a processor awake, until it is dropped.
+/// Has a processor kept awake, until it is dropped.
 pub(crate) struct Awake {
-    state: Arc<State>,
-    thread: Thread,
-}
-
-struct State {
+    /// To the second process: which processor, whenever it is to stay awake.
+    line: ChildStdin,
     /// Time counts from here.
     begun: Instant,
-    /// Until when to stay awake, in nanoseconds.
-    until: AtomicU64,
-    /// Which processor is to.
-    processor: AtomicUsize,
-    /// The thread has gone to sleep, or is about to.
-    asleep: AtomicBool,
-    over: AtomicBool,
+    /// When it was last told.
+    told: AtomicU64,
+    #[cfg(test)]
+    process: u32,
 }
 
 impl Awake {
-    /// Nothing, where it would take time from others.
-    pub(crate) fn new() -> Option<Self> {
+    /// Starts this program again, which with this argument is to call [`keep_awake`]. Nothing, where that would take
+    /// time from others.
+    pub(crate) fn new(argument: &str) -> Option<Self> {
         if is_rationed() {
             return None;
         }
-        let state = Arc::new(State {
+        // This very program, even if there is a newer one in its place by now.
+        let mut process = Command::new("/proc/self/exe")
+            .arg0(std::env::args_os().next().unwrap_or_default())
+            .arg(argument)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            // Ctrl-C is for the first one; this one ends with it.
+            .process_group(0)
+            .spawn()
+            .ok()?;
+        let line = process.stdin.take()?;
+        ioctl_fionbio(&line, true).ok()?;
+        let awake = Self {
+            line,
             begun: metrics::now(),
-            until: AtomicU64::new(0),
-            processor: AtomicUsize::new(NONE),
-            asleep: AtomicBool::new(false),
-            over: AtomicBool::new(false),
-        });
-        let shared = state.clone();
-        let builder = thread::Builder::new().name("awake".to_owned()).stack_size(STACK);
-        let spawned = builder.spawn(move || {
-            // If it cannot be the last of all, it is not to be at all.
-            let last = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
-            if set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, last).is_ok()
-            {
-                shared.run();
-            }
-        });
-        Some(Self { state, thread: spawned.ok()?.thread().clone() })
+            told: AtomicU64::new(0),
+            #[cfg(test)]
+            process: process.id(),
+        };
+        // Somebody has to take note of its end.
+        let thread = thread::Builder::new().name("awake".to_owned()).stack_size(STACK);
+        thread.spawn(move || process.wait()).ok()?;
+        Some(awake)
     }
 
     /// Something is to be done now, by this thread.
     pub(crate) fn stir(&self, now: Instant) {
-        let State { until, processor, asleep, .. } = &*self.state;
-        let end = self.state.at(now + MOMENT);
-        let before = until.swap(end, Ordering::SeqCst);
-        // Not for each of many that come together: the system has to be asked.
-        if end.saturating_sub(before) > OFTEN {
-            processor.store(sched_getcpu(), Ordering::Relaxed);
-        }
-        if asleep.load(Ordering::SeqCst) {
-            self.thread.unpark();
+        let now = now.duration_since(self.begun).as_nanos() as u64;
+        if now.saturating_sub(self.told.load(Ordering::Relaxed)) > OFTEN {
+            self.told.store(now, Ordering::Relaxed);
+            // If it has not read for so long that there is no room, there is no use for it.
+            let _ = write(&self.line, &(sched_getcpu() as u16).to_le_bytes());
         }
     }
 }
 
-impl Drop for Awake {
-    fn drop(&mut self) {
-        self.state.over.store(true, Ordering::SeqCst);
-        self.thread.unpark();
-    }
-}
-
-impl State {
-    fn at(&self, time: Instant) -> u64 {
-        u64::try_from(time.duration_since(self.begun).as_nanos()).unwrap_or(u64::MAX)
-    }
-
-    fn is_time(&self) -> bool {
-        self.at(metrics::now()) < self.until.load(Ordering::SeqCst)
-    }
-
-    fn run(&self) {
-        let mut here = NONE;
-        while !self.over.load(Ordering::SeqCst) {
-            if self.is_time() {
-                let processor = self.processor.load(Ordering::Relaxed);
-                if here != processor {
+/// What the second process does until the first one is gone. Returns if it cannot.
+pub fn keep_awake() -> io::Result<()> {
+    // If it cannot be the last of all, it is not to be at all.
+    let last = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
+    set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, last)
+        .map_err(|error| io::Error::other(format!("{error:?}")))?;
+    let line = io::stdin();
+    ioctl_fionbio(&line, true)?;
+    let (mut here, mut until) = (None, metrics::now());
+    let mut told = [0; 4096];
+    loop {
+        match read(line.as_fd(), &mut told) {
+            Ok(0) => return Ok(()),
+            Ok(length) => {
+                let processor =
+                    told[..length].as_chunks().0.last().map(|&two| u16::from_le_bytes(two));
+                if let Some(processor) = processor
+                    && here != Some(processor)
+                {
                     stay_on(processor);
-                    here = processor;
+                    here = Some(processor);
                 }
-                (0..100).for_each(|_| spin_loop());
-                continue;
+                until = metrics::now() + MOMENT;
             }
-            self.asleep.store(true, Ordering::SeqCst);
-            // Somebody may have looked whether it sleeps just before it did.
-            if !self.is_time() {
-                thread::park();
+            Err(Errno::AGAIN) if metrics::now() < until => (0..100).for_each(|_| spin_loop()),
+            Err(Errno::AGAIN) => {
+                let _ = poll(&mut [PollFd::new(&line, PollFlags::IN)], None);
             }
-            self.asleep.store(false, Ordering::SeqCst);
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
         }
     }
 }
-
-/// No processor.
-const NONE: usize = usize::MAX;
 
 /// Runs nowhere else any more, if that may be.
-fn stay_on(processor: usize) {
-    let mut only = CpuSet::new();
+fn stay_on(processor: u16) {
+    let (mut only, processor) = (CpuSet::new(), usize::from(processor));
     if processor < CpuSet::MAX_CPU {
         only.set(processor);
         // It is of less use elsewhere, and does no harm.

@@ -43,6 +43,7 @@ mod translate;
 use conclave_machine::{Command, Time};
 use serde::{Deserialize, Serialize};
 
+pub use awake::keep_awake;
 pub use herald::Notices;
 pub use listen::Tls;
 pub use node::{Node, NodeError, Options};

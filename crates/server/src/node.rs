@@ -36,16 +36,17 @@ pub struct Options {
     pub config: Config,
     /// After so many commands the whole state is written down, and the log is cut.
     pub snapshot_every: u64,
-    /// Whether processors may sleep between two commands, which takes less power and more time. If not, a thread of
-    /// the lowest priority keeps one awake, except where control groups share out the time of processors.
-    pub frugal: bool,
+    /// With what argument this program, started again, calls [`keep_awake`](crate::keep_awake). Without it, processors
+    /// may sleep between two commands, which takes less power and more time. With it, a process of the lowest
+    /// priority keeps one awake, except where control groups share out the time of processors.
+    pub awake: Option<&'static str>,
 }
 
 impl Options {
     /// A node that keeps everything in this directory.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         let (directory, config) = (directory.into(), Config::default());
-        Self { directory, config, snapshot_every: 100_000, frugal: true }
+        Self { directory, config, snapshot_every: 100_000, awake: None }
     }
 }
 
@@ -109,7 +110,7 @@ impl Node {
     }
 
     async fn start(options: Options) -> Result<Self, NodeError> {
-        let Options { directory, config, snapshot_every, frugal } = options;
+        let Options { directory, config, snapshot_every, awake } = options;
         let lock = claim(&directory).await?;
         let state = State::open(&directory, config);
         let state =
@@ -154,7 +155,7 @@ impl Node {
         linear.map_err(stopped)?;
         state.measure(metrics.clone());
         let clock = Arc::new(Clock::from(state.look(Machine::now)));
-        let awake = if frugal { None } else { Awake::new() };
+        let awake = awake.and_then(Awake::new);
         let proposer = Proposer::new(raft.clone(), state.clone(), clock.clone(), awake);
         let renewals = Arc::new(Renewals::default());
         let health = Arc::new(Health::new(directory));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use conclave_load::{Bound, Figure, LoadError, Options, Start};
 use serde_json::json;
 
-use crate::service::{Trouble, one_thread};
+use crate::service::{AWAKE, Trouble, one_thread};
 use crate::terminal::{BOLD, ERROR, GOOD, paint};
 use crate::{Done, Failure};
 
@@ -62,7 +62,7 @@ pub fn perform(args: &Args, out: &mut dyn Write) -> Result<Done, Failure> {
     // A thread for all clients, and one for the server.
     let runtime = one_thread()?;
     if let Some(directory) = &args.serve {
-        let served = runtime.block_on(conclave_load::serve(directory));
+        let served = runtime.block_on(conclave_load::serve(directory, AWAKE));
         served.map_err(|error| Trouble::Stopped(error.to_string()))?;
         return Ok(Done::Well);
     }

@@ -15,7 +15,7 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use crate::service::{Signals, Trouble, one_thread, plural};
+use crate::service::{AWAKE, Signals, Trouble, one_thread, plural};
 use crate::terminal::{BOLD, DIM, paint};
 use crate::{Done, Failure, Terminal};
 
@@ -35,8 +35,8 @@ so, and opens its directory again every second until that works. Deadlocks, and 
 force and why, are written to standard error, a line each. SIGHUP has it read the file of --tokens again:
 clients whose token is gone or has other rights are cut off. Without --tokens, SIGHUP stops it.
 
-While there is something to do, a thread of the lowest priority keeps the processor awake, because to wake it
-up would take as long as all else. It gives way to every other thread, but shows as time of a processor,
+While there is something to do, a second process of the lowest priority keeps the processor awake, because to
+wake it up would take as long as all else. It gives way to every other process, but shows as time of a processor,
 up to one while locks change hands without a break. With --frugal it is not there; nor is it where control
 groups share out the time of processors, as in containers, for others may have a claim to what it would use.
 
@@ -265,7 +265,7 @@ impl Args {
         let mut node = Options::new(&self.data);
         node.config = config;
         node.snapshot_every = self.snapshot_every;
-        node.frugal = self.frugal;
+        node.awake = (!self.frugal).then_some(AWAKE);
         let mut options = ServeOptions::new(node);
         options.listen = self.listen;
         if let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) {

@@ -14,38 +14,42 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     panic!("{what} does not come");
 }
 
-/// The state and the policy of the thread of this name, as the system has them.
-fn thread_of(name: &str) -> Option<(String, String)> {
-    let tasks = fs::read_dir("/proc/self/task").expect("it is there");
-    tasks.filter_map(Result::ok).find_map(|task| {
+/// The states of the threads of a process that come after all others.
+fn last_of(process: u32) -> Vec<String> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
+    let state = |task: fs::DirEntry| {
         let stat = fs::read_to_string(task.path().join("stat")).ok()?;
-        let (begin, rest) = stat.rsplit_once(')')?;
-        let fields: Vec<&str> = rest.split_whitespace().collect();
-        // The fields are counted from the third on here; the policy is the 41st.
-        let of_name = begin.ends_with(&format!("({name}"));
-        of_name.then(|| (fields[0].to_owned(), fields[38].to_owned()))
-    })
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+        // The fields are counted from the third on here; the policy is the 41st, and 5 is SCHED_IDLE.
+        (fields[38] == "5").then(|| fields[0].to_owned())
+    };
+    tasks.filter_map(Result::ok).filter_map(state).collect()
+}
+
+/// What this program is when it is started again by the next.
+#[test]
+fn the_second_process() {
+    if !io::IsTerminal::is_terminal(&io::stdin()) {
+        keep_awake().expect("it can be the last of all");
+    }
 }
 
 #[test]
-fn it_runs_for_a_moment_after_each_command_and_sleeps_otherwise() {
-    let Some(awake) = Awake::new() else {
+fn it_runs_after_commands_sleeps_otherwise_and_ends_with_the_first_process() {
+    let Some(awake) = Awake::new("awake::tests::the_second_process") else {
         assert!(is_rationed(), "there is no other reason");
         return;
     };
-    let sleeps = || thread_of("awake").is_some_and(|(state, _)| state == "S");
-    until("sleep", || awake.state.asleep.load(Ordering::SeqCst) && sleeps());
-    let (_, policy) = thread_of("awake").expect("it is there");
-    assert_eq!(policy, "5", "SCHED_IDLE");
+    let process = awake.process;
     for _ in 0..3 {
-        // As if there were always something to do.
-        awake.stir(metrics::now() + Duration::from_secs(3600));
-        until("waking", || !awake.state.asleep.load(Ordering::SeqCst));
-        awake.stir(metrics::now());
-        until("sleep", || awake.state.asleep.load(Ordering::SeqCst) && sleeps());
+        until("sleep", || last_of(process) == ["S"]);
+        until("waking", || {
+            awake.stir(metrics::now());
+            last_of(process) == ["R"]
+        });
     }
     drop(awake);
-    until("the end", || thread_of("awake").is_none());
+    until("the end", || !Path::new(&format!("/proc/{process}")).exists());
 }
 
 #[test]
