@@ -68,18 +68,17 @@ pub(crate) async fn run(
     places: Vec<Place>,
     bearer: Option<MetadataValue<Ascii>>,
 ) {
-    // In a task of its own: whatever the server says would wake it as well.
-    let heart = shared.clone();
-    let mut heart = JoinSet::from_iter([async move { heart.beat().await }]);
-    let (shared, bearer) = (Running(shared), Bearer(bearer));
-    tokio::select! {
-        biased;
-        () = shared.0.stay_connected(&places, &bearer) => {}
-        beaten = heart.join_next() => {
-            if let Some(Err(error)) = beaten && error.is_panic() {
-                resume_unwind(error.into_panic());
-            }
-        }
+    let running = Running(shared);
+    let (line, heart) = (running.0.clone(), running.0.clone());
+    // Tasks of their own: whatever the server says would wake the heart, too.
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move { line.stay_connected(&places, &Bearer(bearer)).await });
+    tasks.spawn(async move { heart.beat().await });
+    // The first never ends by itself, and the second when there is nothing to do any more.
+    if let Some(Err(error)) = tasks.join_next().await
+        && error.is_panic()
+    {
+        resume_unwind(error.into_panic());
     }
 }
 

@@ -1,7 +1,10 @@
 //! Where a server is, and the way there.
 
 use std::fmt::Display;
+use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use conclave_api::v1::{self, Ask, Tell};
 use conclave_api::{Delimited, PLAIN};
@@ -15,6 +18,7 @@ use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -30,7 +34,37 @@ use crate::options::{Options, Tls};
 /// A connection on which both say messages as they are.
 pub(crate) type Wire = Framed<Io, Delimited<Ask, Tell>>;
 
-type Io = Either<TcpStream, TlsStream<TcpStream>>;
+/// A connection, in secret or not. What is sent is in one piece, for which the system has a shorter way than for
+/// several; so it does not say that it could take several.
+pub(crate) struct Io(Either<TcpStream, TlsStream<TcpStream>>);
+
+impl AsyncRead for Io {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for Io {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}
 
 /// Where a server is.
 pub(crate) struct Place {
@@ -138,13 +172,13 @@ impl Place {
         let mut connector = self.connector.clone();
         let tcp = connector.call(self.endpoint.uri().clone()).await;
         let tcp = tcp.map_err(|error| unreachable(&error))?.into_inner();
-        Ok(match &self.tls {
+        Ok(Io(match &self.tls {
             None => Either::Left(tcp),
             Some((tls, name)) => {
                 let tls = tls.connect(name.clone(), tcp).await;
                 Either::Right(tls.map_err(|error| unreachable(&error))?)
             }
-        })
+        }))
     }
 
     /// Why a server does not talk.
