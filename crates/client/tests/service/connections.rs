@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::support::proxy::{Mood, Proxy};
 use crate::support::{LONG, World, open, until, until_waiting};
 use conclave_client::{Acquire, Client, Error, Options, Session, view};
+use futures_util::future::join_all;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// Who holds a lock, as the server sees it.
@@ -251,7 +252,7 @@ async fn whoever_listens_there_and_is_no_server_is_named() {
         ("SSH-2.0-OpenSSH_9.2\r\n", "does not answer as a node does"),
         ("", "does not answer"),
     ];
-    for (says, part) in says {
+    let tried = says.map(|(says, part)| async move {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("it listens");
         let strange = tokio::spawn(async move {
@@ -264,10 +265,11 @@ async fn whoever_listens_there_and_is_no_server_is_named() {
                 });
             }
         });
-        let options = Options::new(address.to_string()).connect_timeout(Duration::from_millis(300));
+        let options = Options::new(address.to_string()).connect_timeout(Duration::from_secs(3));
         let error = Client::connect(options).await.expect_err("it is something else");
         assert!(matches!(error, Error::Unreachable(_)), "{error}");
         assert!(error.to_string().contains(part), "{error}");
         strange.abort();
-    }
+    });
+    join_all(tried).await;
 }
