@@ -1,4 +1,5 @@
-//! The language of the service: the messages and methods of `conclave.v1`, as gRPC and as JSON.
+//! The language of the service: the messages and methods of `conclave.v1`, as gRPC and as JSON, and [`Delimited`] for
+//! the stream that does without either.
 //!
 //! `proto/conclave/v1.proto` says what there is; [`v1`] is made from it, and committed, so that no build
 //! needs a compiler for it. The same messages are the bodies of the HTTP interface: fields that are missing

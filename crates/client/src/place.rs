@@ -235,7 +235,7 @@ fn config_of_tonic(tls: &Tls) -> ClientTlsConfig {
 }
 
 /// The outermost error says no more than that something went wrong.
-pub(crate) fn deepest(mut error: &dyn std::error::Error) -> String {
+fn deepest(mut error: &dyn std::error::Error) -> String {
     while let Some(source) = error.source() {
         error = source;
     }

@@ -11,7 +11,7 @@ use conclave_server::{Bounds, ServeOptions, Server, TokenRights, new_token};
 use futures_util::{SinkExt, StreamExt};
 use prost::Message;
 use serde_json::json;
-use support::stream::{Stream, Way, upgrade, upgrade_at};
+use support::stream::{Stream, Way, upgrade, upgrade_at, upgraded};
 use support::{cut_cable, get, open, options, post, request, send, server};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::codec::Framed;
@@ -105,10 +105,7 @@ async fn what_is_said_along_with_the_first_word_is_heard() {
     let head = head.replacen("connection: close", "connection: upgrade", 1);
     let mut io = tokio::net::TcpStream::connect(server.address()).await.expect("it listens");
     io.write_all(&[head.as_bytes(), &one, begun].concat()).await.expect("it listens");
-    let mut answer = Vec::new();
-    while !answer.ends_with(b"\r\n\r\n") {
-        answer.push(io.read_u8().await.expect("it answers"));
-    }
+    upgraded(&mut io).await;
     let mut io = Framed::new(io, Delimited::<v1::Ask, v1::Tell>::up_to(1000));
     let told = io.next().await.expect("it goes on").expect("a message");
     assert!(told.id == 7 && matches!(told.what, Some(Told::Echo(_))), "{told:?}");

@@ -8,7 +8,7 @@ use conclave_api::v1;
 use conclave_machine::SessionId;
 use prost::Message;
 use support::stream::{Stream, Way, both_ways};
-use support::{grpc, open, post, request, send, server, until};
+use support::{call, framed, grpc, open, post, server, until};
 use tonic::Streaming;
 use v1::ask::What as Ask;
 use v1::tell::What as Told;
@@ -204,11 +204,8 @@ async fn a_call_ends_when_whoever_calls_wants_it_to_and_leaves_no_ghost() {
     let ask = v1::Ask { session, key, what: Some(acquire("disk")), ..v1::Ask::default() };
     // Over HTTP/1, for a client of tonic would give up by itself.
     let body = ask.encode_to_vec();
-    let frame = [&[0][..], &(body.len() as u32).to_be_bytes(), &body].concat();
-    let headers = "content-type: application/grpc\r\nte: trailers\r\ngrpc-timeout: 300m\r\n";
-    let head = request("POST", "/conclave.v1.Conclave/Call", headers, &"x".repeat(frame.len()));
-    let head = &head.as_bytes()[..head.len() - frame.len()];
-    let refused = send(&server, &[head, &frame].concat()).await;
+    let frame = framed(0, body.len() as u32, &body);
+    let refused = call(&server, "Call", "grpc-timeout: 300m\r\n", &frame).await;
     // The number of what gRPC calls DEADLINE_EXCEEDED.
     assert!(refused.headers.contains("grpc-status: 4"), "{refused:?}");
     until(|| server.node().look(|machine| machine.counts().waits) == 0).await;

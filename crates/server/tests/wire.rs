@@ -11,7 +11,8 @@ use conclave_server::{Bounds, ServeOptions, Server};
 use serde_json::json;
 use support::stream::{Stream, Way, both_ways};
 use support::{
-    Answer, cut_cable, exchange, get, grpc, open, options, post, request, send, server, until,
+    Answer, cut_cable, exchange, framed, get, grpc, open, options, post, request, send, server,
+    until,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -139,21 +140,12 @@ async fn nonsense_instead_of_http_ends_the_connection_and_nothing_else() {
     assert_eq!(get(&server, "/healthz").await.status, 200);
 }
 
-/// A message as gRPC frames it.
-fn framed(compressed: u8, length: u32, bytes: &[u8]) -> Vec<u8> {
-    [&[compressed], length.to_be_bytes().as_slice(), bytes].concat()
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn frames_that_are_no_messages_are_refused_one_by_one() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = server(directory.path()).await;
     let call = async |frame: Vec<u8>| {
-        let path = "/conclave.v1.Conclave/Why";
-        let headers = "content-type: application/grpc\r\nte: trailers\r\n";
-        let head = request("POST", path, headers, &"x".repeat(frame.len()));
-        let head = &head.as_bytes()[..head.len() - frame.len()];
-        let answer = send(&server, &[head, &frame].concat()).await;
+        let answer = support::call(&server, "Why", "", &frame).await;
         let whole = format!("{}\n{}", answer.headers, answer.body);
         let status = whole
             .split("grpc-status: ")

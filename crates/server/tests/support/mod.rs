@@ -91,6 +91,20 @@ pub(crate) async fn send(server: &Server, bytes: &[u8]) -> Answer {
     answer.expect("it answers")
 }
 
+/// Sends a message as gRPC frames it, over HTTP/1.
+pub(crate) async fn call(server: &Server, method: &str, headers: &str, frame: &[u8]) -> Answer {
+    let path = format!("/conclave.v1.Conclave/{method}");
+    let headers = format!("content-type: application/grpc\r\nte: trailers\r\n{headers}");
+    let head = request("POST", &path, &headers, &"x".repeat(frame.len()));
+    let head = &head.as_bytes()[..head.len() - frame.len()];
+    send(server, &[head, frame].concat()).await
+}
+
+/// A message as gRPC frames it.
+pub(crate) fn framed(compressed: u8, length: u32, bytes: &[u8]) -> Vec<u8> {
+    [&[compressed], length.to_be_bytes().as_slice(), bytes].concat()
+}
+
 pub(crate) async fn get(server: &Server, path: &str) -> Answer {
     send(server, request("GET", path, "", "").as_bytes()).await
 }

@@ -79,6 +79,12 @@ pub(crate) async fn upgrade_at(address: SocketAddr, headers: &[(&str, &str)]) ->
     }
     let mut io = TcpStream::connect(address).await.expect("it listens");
     io.write_all(format!("{head}\r\n").as_bytes()).await.expect("it listens");
+    upgraded(&mut io).await;
+    io
+}
+
+/// Reads to the end of HTTP.
+pub(crate) async fn upgraded(io: &mut TcpStream) {
     let mut answer = Vec::new();
     while !answer.ends_with(b"\r\n\r\n") {
         answer.push(io.read_u8().await.expect("it answers"));
@@ -86,7 +92,6 @@ pub(crate) async fn upgrade_at(address: SocketAddr, headers: &[(&str, &str)]) ->
     let answer = String::from_utf8(answer).expect("text");
     assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
     assert!(answer.to_lowercase().contains(&format!("upgrade: {PLAIN}\r\n")), "{answer}");
-    io
 }
 
 impl Stream {
