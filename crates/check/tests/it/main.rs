@@ -1,0 +1,6 @@
+//! The model checker on whole systems, in one test program.
+
+mod endless;
+mod golden;
+mod liveness;
+mod symmetry;

@@ -1,0 +1,14 @@
+//! The program as a user runs it. One test program, because the catalogue takes long to link.
+
+mod check;
+mod cli;
+mod decisions;
+mod service_clock;
+mod service_elect;
+mod service_lock;
+mod service_secure;
+mod service_terminal;
+mod service_up;
+mod service_view;
+mod support;
+mod tour;

@@ -1,0 +1,194 @@
+//! Nodes that do not let in everybody.
+
+use std::fs;
+use std::path::Path;
+
+use crate::support::node::{Node, Process, eventually, program};
+use crate::support::{stderr, stdout};
+use nix::sys::signal::Signal;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tempfile::TempDir;
+
+/// Writes an authority and what it has issued.
+fn certificates(folder: &Path) {
+    let write = |name: &str, text: String| {
+        fs::write(folder.join(name), text).expect("it can be written");
+    };
+    let mut authority = CertificateParams::default();
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().expect("there are random numbers");
+    let authority = CertifiedIssuer::self_signed(authority, key).expect("it can be signed");
+    write("ca.pem", authority.pem());
+    for (name, host) in [("node", "127.0.0.1"), ("client", "client")] {
+        let key = KeyPair::generate().expect("there are random numbers");
+        let params = CertificateParams::new([host.to_owned()]).expect("it is a name");
+        let issued = params.signed_by(&key, &authority).expect("it can be signed");
+        write(&format!("{name}.pem"), issued.pem());
+        write(&format!("{name}.key"), key.serialize_pem());
+    }
+}
+
+#[test]
+fn tokens_say_who_may_do_what() {
+    let folder = TempDir::new().expect("there is room");
+    let tokens = folder.path().join("tokens.toml");
+    let file = tokens.to_str().expect("it is UTF-8");
+    let add = |args: &[&str]| {
+        let output = program(&[args, &["--add", file]].concat()).output().expect("it starts");
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stdout(&output).trim().to_owned()
+    };
+    let ci = add(&["token", "ci", "--lock", "ci/"]);
+    let root = add(&["token", "root", "--lock", "", "--admin", ""]);
+    let known = fs::read_to_string(&tokens).expect("it is written");
+    assert!(!known.contains(&ci) && known.contains("sha256"), "{known}");
+
+    let node = Node::start(&["--tokens", file]);
+    node.refuses(14, &["status"], "CONCLAVE_AUTH_TOKEN");
+    let as_ci = |args: &[&str]| {
+        let mut program = node.program(args);
+        program.env("CONCLAVE_AUTH_TOKEN", &ci).output().expect("it starts")
+    };
+    let locked = as_ci(&["lock", "ci/build", "--", "sh", "-c", "exit 3"]);
+    assert_eq!(locked.status.code(), Some(3), "{}", stderr(&locked));
+    let forbidden = as_ci(&["lock", "backup", "--", "true"]);
+    assert_eq!(forbidden.status.code(), Some(14), "{}", stderr(&forbidden));
+    assert!(stderr(&forbidden).contains("ci has no right to lock \"backup\""));
+    let forbidden = as_ci(&["release", "ci/build", "--force", "--reason", "mine"]);
+    assert_eq!(forbidden.status.code(), Some(14), "{}", stderr(&forbidden));
+    // A nested command shows the same token, whichever way it was given.
+    fs::write(node.file("root.secret"), format!("{root}\n")).expect("it can be written");
+    let own = env!("CARGO_BIN_EXE_conclave");
+    let nested =
+        ["lock", "a", "--auth-token-file", "root.secret", "--", own, "lock", "b", "--", "true"];
+    node.ends_with(0, &nested);
+    node.refuses(5, &["status", "--auth-token-file", "nowhere"], "nowhere");
+}
+
+#[test]
+fn tokens_are_read_again_when_that_is_asked_for() {
+    let folder = TempDir::new().expect("there is room");
+    let tokens = folder.path().join("tokens.toml");
+    let make = |name: &str, rights: &[&str]| {
+        let args = [&["token", name, "--json"], rights].concat();
+        let output = program(&args).output().expect("it starts");
+        let made: serde_json::Value = serde_json::from_str(&stdout(&output)).expect("it is JSON");
+        let text = |field: &str| made[field].as_str().expect("it is text").to_owned();
+        (text("secret"), text("entry"))
+    };
+    let (root, root_entry) = make("root", &["--lock", "", "--admin", ""]);
+    let (ci, ci_entry) = make("ci", &["--lock", "ci/"]);
+    let (late, late_entry) = make("late", &["--lock", "late/"]);
+    let write = |text: &str| fs::write(&tokens, text).expect("it can be written");
+    write(&format!("{root_entry}{ci_entry}"));
+    let mut node = Node::start(&["--tokens", tokens.to_str().expect("it is UTF-8")]);
+    let lock = |node: &Node, token: &str, lock: &str| {
+        let mut program = node.program(&["lock", lock, "--try", "--", "true"]);
+        let output = program.env("CONCLAVE_AUTH_TOKEN", token).output().expect("it starts");
+        output.status.code()
+    };
+    let hold = |node: &Node, token: &str, lock: &str, ttl: &str| {
+        let mut program = node.program(&["lock", lock, "--ttl", ttl]);
+        program.env("CONCLAVE_AUTH_TOKEN", token);
+        let holder = Process::start(node.folder(), program);
+        holder.line();
+        holder
+    };
+    assert_eq!((lock(&node, &ci, "ci/a"), lock(&node, &late, "late/a")), (Some(0), Some(14)));
+    let mut kept = hold(&node, &root, "a", "60s");
+    let mut cut = hold(&node, &ci, "ci/b", "10s");
+    let mut said = 0;
+    let mut hang_up = |node: &mut Node, text: &str| {
+        said += 1;
+        node.process().signal(Signal::SIGHUP);
+        let line = eventually("an answer", || {
+            let stderr = node.process().stderr();
+            stderr.lines().nth(said - 1).filter(|_| stderr.ends_with('\n')).map(str::to_owned)
+        });
+        assert!(line.contains("SIGHUP") && line.contains(text), "{text:?} is not in {line:?}");
+    };
+
+    // A file that cannot be read changes nothing, whatever is wrong with it.
+    write(&format!("{root_entry}\n[[token]]\nname = \"{late}\n"));
+    hang_up(&mut node, "the tokens stay as they were");
+    write("");
+    hang_up(&mut node, "missing field `token`; the tokens stay as they were");
+    fs::remove_file(&tokens).expect("it is there");
+    hang_up(&mut node, "the tokens stay as they were");
+    assert_eq!((lock(&node, &ci, "ci/a"), lock(&node, &late, "late/a")), (Some(0), Some(14)));
+    assert!(kept.is_running() && cut.is_running());
+
+    // One is new, and one is gone; whoever used that may not go on.
+    write(&format!("{root_entry}{late_entry}"));
+    hang_up(&mut node, "knows 2 tokens now");
+    assert_eq!((lock(&node, &ci, "ci/a"), lock(&node, &late, "late/a")), (Some(14), Some(0)));
+    assert!(!cut.status().success(), "{}", cut.stderr());
+    assert!(kept.is_running(), "{}", kept.stderr());
+    let mut take = node.program(&["release", "a", "--force", "--reason", "to see who did it"]);
+    let output = take.env("CONCLAVE_AUTH_TOKEN", &root).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    kept.ends_with(12);
+    eventually("who did it", || {
+        node.process().stderr().contains("by root: to see who did it").then_some(())
+    });
+    let said = node.process().stderr();
+    assert!([&root, &ci, &late].iter().all(|secret| !said.contains(*secret)), "{said}");
+    node.process().signal(Signal::SIGTERM);
+    node.process().ends_with(0);
+}
+
+#[test]
+fn with_tls_both_sides_show_who_they_are() {
+    let folder = TempDir::new().expect("there is room");
+    certificates(folder.path());
+    let path = |name: &str| folder.path().join(name).to_str().expect("it is UTF-8").to_owned();
+    let [ca, certificate, key, mine, my_key] =
+        ["ca.pem", "node.pem", "node.key", "client.pem", "client.key"].map(path);
+    let node = Node::start(&["--tls-cert", &certificate, "--tls-key", &key, "--client-ca", &ca]);
+    let status = ["status", "--ca", &ca, "--cert", &mine, "--key", &my_key];
+    let text = node.ends_with(0, &status);
+    assert!(text.contains("all is well"), "{text}");
+    node.ends_with(
+        4,
+        &["lock", "a", "--ca", &ca, "--cert", &mine, "--key", &my_key, "--", "sh", "-c", "exit 4"],
+    );
+    // Who shows nothing, or speaks in the clear, is not let in.
+    for args in [&["status", "--ca", &ca][..], &["status"]] {
+        let args = [args, &["--connect-timeout", "500ms"]].concat();
+        node.refuses(13, &args, "no node answers");
+    }
+    node.ends_with(2, &["status", "--cert", &mine]);
+}
+
+#[test]
+fn a_node_that_others_can_reach_has_to_know_them() {
+    let folder = TempDir::new().expect("there is room");
+    let data = folder.path().join("data");
+    let data = data.to_str().expect("it is UTF-8");
+    let up = |more: &[&str]| {
+        let args = [&["up", "--data", data, "--listen", "0.0.0.0:0"], more].concat();
+        let output = program(&args).output().expect("it starts");
+        (output.status.code(), stderr(&output))
+    };
+    let (code, said) = up(&[]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("--insecure") && said.contains("--tls-cert"), "{said}");
+    let missing = folder.path().join("missing");
+    let missing = missing.to_str().expect("it is UTF-8");
+    let (code, said) = up(&["--tls-cert", missing, "--tls-key", missing, "--tokens", missing]);
+    assert_eq!(code, Some(25), "{said}");
+    let (code, said) = up(&["--insecure", "--tokens", missing]);
+    assert_eq!(code, Some(25), "{said}");
+}
+
+#[test]
+fn a_token_needs_a_right_and_is_shown_once() {
+    let output = program(&["token", "ci"]).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(2));
+    let output = program(&["token", "ci", "--observe", ""]).output().expect("it starts");
+    let text = stdout(&output);
+    assert!(text.contains("[[token]]") && text.contains("# conclave-"), "{text}");
+    let output = program(&["token", "ci", "--lock", "a", "--json"]).output().expect("it starts");
+    let value: serde_json::Value = serde_json::from_str(&stdout(&output)).expect("it is JSON");
+    assert!(value["secret"].as_str().is_some_and(|it| it.starts_with("conclave-")), "{value}");
+}

@@ -1,0 +1,105 @@
+//! Every figure of the theory comes out of a run, exactly.
+//!
+//! One test per row, with the parameters that `theory.json` works out and with others:
+//! `cargo test -p conclave-cli --test laboratory theory`.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use conclave_algorithms::catalogue;
+use conclave_cli::theory::measure::examine;
+use conclave_cli::theory::setups::parameters;
+use conclave_cli::theory::{Row, formula::Params, theory};
+use libtest_mimic::Trial;
+
+/// Rows that no run can bear out yet, and why.
+const NOT_RUN: &[(&str, &str)] = &[
+    ("snapshot/", "the catalogue has no snapshots yet"),
+    ("termination/", "the catalogue has no detection of termination yet"),
+    ("deadlock/", "the catalogue has no detection of deadlock yet"),
+    ("multicast/", "the catalogue has no multicast yet"),
+    ("txn/", "the catalogue has no transactions yet"),
+];
+
+/// A row about chance, which no number of runs bears out exactly.
+const EXPECTED: &str = "election/superpeer-dht";
+
+/// What the trials have found so far.
+static ROWS: AtomicUsize = AtomicUsize::new(0);
+static FIGURES: AtomicUsize = AtomicUsize::new(0);
+
+pub(crate) fn trials() -> Vec<Trial> {
+    let trial = |row: &'static Row| {
+        Trial::test(format!("theory {row}"), move || {
+            let figures = check(row)?;
+            ROWS.fetch_add(1, Ordering::Relaxed);
+            FIGURES.fetch_add(figures, Ordering::Relaxed);
+            Ok(())
+        })
+    };
+    let mut trials: Vec<Trial> = rows().map(trial).collect();
+    trials.push(Trial::test("theory every-row-of-mutual-exclusion-is-run", || {
+        let left_out = theory().rows.iter().filter(|row| row.family == "mutex");
+        let left_out: Vec<String> =
+            left_out.filter(|row| reason(row).is_some()).map(ToString::to_string).collect();
+        if left_out.is_empty() { Ok(()) } else { Err(left_out.join(" ").into()) }
+    }));
+    trials
+}
+
+/// Prints which rows were not run and why, and how many figures were found.
+pub(crate) fn summary() {
+    for row in &theory().rows {
+        if let Some(reason) = reason(row) {
+            println!("not run: {row}: {reason}");
+        }
+    }
+    let (exact, figures) = (ROWS.load(Ordering::Relaxed), FIGURES.load(Ordering::Relaxed));
+    println!("{} rows, {exact} run and exact, {figures} figures found", rows().count());
+}
+
+/// The rows that are run: those of mutual exclusion and the bully, whether or not the algorithm
+/// exists, and whatever else is in the catalogue.
+fn rows() -> impl Iterator<Item = &'static Row> {
+    theory().rows.iter().filter(|row| reason(row).is_none())
+}
+
+fn reason(row: &Row) -> Option<&'static str> {
+    if row.id == EXPECTED {
+        return Some(
+            "it is the mean over all keys at random; tests/superpeers.rs keeps runs near it",
+        );
+    }
+    let listed = NOT_RUN.iter().find(|(begin, _)| row.id.starts_with(begin));
+    let missing = catalogue::find(&row.id).is_none();
+    listed.filter(|_| missing).map(|(_, reason)| *reason)
+}
+
+/// How many figures were found as theory has them.
+fn check(row: &'static Row) -> Result<usize, String> {
+    let mut found = 0;
+    let worked_out: Vec<_> = row.instances().collect();
+    for (i, params) in parameters(row).into_iter().enumerate() {
+        let findings =
+            examine(row, &params).map_err(|why| format!("{row} {}: {why}", show(&params)))?;
+        for finding in &findings {
+            if !finding.agrees {
+                return Err(format!("{row} {}: {finding:?}", show(&params)));
+            }
+        }
+        // The worked-out figures are those of the formulas, and so those of the runs.
+        let figures = worked_out.get(i).map(|(_, figures)| figures).into_iter().flatten();
+        for (quantity, figure) in figures {
+            let expected = findings.iter().filter(|finding| finding.quantity == *quantity);
+            for finding in expected {
+                assert_eq!(finding.expected, *figure, "{row}: {quantity}");
+            }
+        }
+        found += findings.len();
+    }
+    if found == 0 { Err(format!("{row}: nothing was measured")) } else { Ok(found) }
+}
+
+fn show(params: &Params) -> String {
+    let values: Vec<_> = params.iter().map(|(name, value)| format!("{name}={value}")).collect();
+    values.join(" ")
+}

@@ -1,0 +1,10 @@
+//! The client and a real server. All in one program, because a server takes long to link.
+
+mod blocking;
+mod connections;
+mod elections;
+mod examples;
+mod killed;
+mod locks;
+mod losses;
+mod support;

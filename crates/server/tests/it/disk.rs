@@ -1,0 +1,111 @@
+//! A disk that fills up, on a file system of its own: the test starts itself again where it may mount one.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command as Process;
+use std::time::Duration;
+
+use crate::support::node::{acquire, ask, open_session};
+use conclave_machine::{Acquire, Call, Command, Reply};
+use conclave_server::{Node, Options};
+
+/// Set where the small file system is mounted.
+const DISK: &str = "CONCLAVE_TEST_DISK";
+
+/// The small file system; or, having run the test there, nothing.
+fn disk(test: &str) -> Option<PathBuf> {
+    if let Ok(disk) = std::env::var(DISK) {
+        return Some(disk.into());
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    // In a name space of its own, so that nobody else sees it and it ends with the process.
+    let script = r#"mount -t tmpfs -o size=48m conclave-test "$0" && exec "$@""#;
+    let status = Process::new("unshare")
+        .args(["--map-root-user", "--mount", "sh", "-c", script])
+        .arg(directory.path())
+        .arg(std::env::current_exe().expect("Linux tells"))
+        .args(["--exact", &format!("disk::{test}"), "--nocapture", "--test-threads=1"])
+        .env(DISK, directory.path())
+        .status()
+        .expect("util-linux is there");
+    assert!(status.success(), "it failed on its own file system, or may not mount one: {status}");
+    None
+}
+
+/// Leaves so much room on the disk, as well as can be.
+fn leave(disk: &Path, kib: u64) {
+    let filler = disk.join("filler");
+    let mut file = File::options().append(true).create(true).open(filler).expect("a file");
+    let free = || {
+        let disk = rustix::fs::statvfs(disk).expect("it is mounted");
+        disk.f_bavail * disk.f_frsize
+    };
+    while free() > kib << 10 {
+        let bytes = (free() - (kib << 10)).min(64 << 10);
+        if file.write_all(&vec![7; bytes as usize]).is_err() {
+            return;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_disk_is_nearly_full_nothing_is_granted_but_all_can_be_given_back() {
+    let name = "while_the_disk_is_nearly_full_nothing_is_granted_but_all_can_be_given_back";
+    let Some(disk) = disk(name) else { return };
+    let node = Node::open(Options::new(disk.join("data"))).await.expect("a node");
+    let session = open_session(&node).await;
+    let token = acquire(&node, session, 1, "a").await;
+    assert_eq!(node.trouble(), None);
+
+    leave(&disk, 4096);
+    while node.trouble().is_none() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let refused = ask(&node, session, 2, Call::Acquire(Acquire::exclusive("b"))).await;
+    let why = refused.expect_err("nothing is granted").to_string();
+    assert!(why.contains("the disk is full") && why.contains("make room"), "{why}");
+    let kept = node.propose(Command::KeepAlive { sessions: vec![session] }).await;
+    assert_eq!(kept.expect("the node is up"), Ok(Reply::Alive { gone: Vec::new() }));
+    let release = Call::Release { lock: "a".into(), token, to: None };
+    let released = ask(&node, session, 3, release).await.expect("the node is up");
+    assert_eq!(released, Ok(Reply::Released { left: 0 }));
+
+    fs::remove_file(disk.join("filler")).expect("it is there");
+    while node.trouble().is_some() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(acquire(&node, session, 4, "b").await > token);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_disk_without_any_room_stops_the_node_and_nothing_acknowledged_is_lost() {
+    let name = "a_disk_without_any_room_stops_the_node_and_nothing_acknowledged_is_lost";
+    let Some(disk) = disk(name) else { return };
+    let node = Node::open(Options::new(disk.join("data"))).await.expect("a node");
+    let session = open_session(&node).await;
+    let mut tokens = Vec::new();
+    for number in 1..=20 {
+        tokens.push(acquire(&node, session, number, &format!("lock-{number}")).await);
+    }
+    leave(&disk, 0);
+    // Some of the log is made in advance; what fits there may be acknowledged, and what does not is not.
+    let long = vec![session; 100_000];
+    let error = loop {
+        let kept = node.propose(Command::KeepAlive { sessions: long.clone() }).await;
+        match kept {
+            Ok(answer) => assert_eq!(answer, Ok(Reply::Alive { gone: Vec::new() })),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert!(error.contains("stopped"), "{error}");
+    let release = Call::Release { lock: "lock-1".into(), token: tokens[0], to: None };
+    ask(&node, session, 21, release).await.expect_err("it has stopped");
+    drop(node);
+    fs::remove_file(disk.join("filler")).expect("it is there");
+    let node = Node::open(Options::new(disk.join("data"))).await.expect("a node");
+    for (number, token) in (1..).zip(&tokens) {
+        let held = node.look(|machine| machine.lock(&format!("lock-{number}")));
+        assert_eq!(held.expect("nobody released it").holders[0].token, *token);
+    }
+}

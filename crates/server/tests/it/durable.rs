@@ -1,0 +1,236 @@
+//! What was acknowledged is there after whatever happens to the process.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command as Process, Stdio};
+use std::time::Duration;
+
+use crate::support::node::{acquire, open_session};
+use conclave_machine::{Command, Open, Token};
+use conclave_server::{Node, NodeError, Options};
+
+fn token_of(node: &Node, lock: &str) -> Option<Token> {
+    node.look(|machine| Some(machine.lock(lock)?.holders[0].token))
+}
+
+fn options(directory: &Path) -> Options {
+    Options::new(directory.join("data"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn locks_and_sessions_outlive_a_restart_and_leases_begin_anew() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let node = Node::open(options(directory.path())).await.expect("a node");
+    let session = open_session(&node).await;
+    let token = acquire(&node, session, 1, "a").await;
+    node.stop().await.expect("it stops");
+
+    let node = Node::open(options(directory.path())).await.expect("a node");
+    assert_eq!(token_of(&node, "a"), Some(token));
+    let view = node.look(|machine| machine.session(session)).expect("it lives");
+    assert_eq!(view.left, view.ttl);
+    assert!(acquire(&node, session, 2, "b").await > token, "tokens go on");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_belongs_to_one_node() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let node = Node::open(options(directory.path())).await.expect("a node");
+    let other = Node::open(options(directory.path())).await;
+    assert!(matches!(other, Err(NodeError::InUse(_))));
+    drop(node);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_is_cut_after_a_snapshot_and_nothing_is_lost() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let options = Options { snapshot_every: 100, ..options(directory.path()) };
+    let node = Node::open(options.clone()).await.expect("a node");
+    let session = open_session(&node).await;
+    let mut tokens = Vec::new();
+    for i in 1..=500 {
+        tokens.push(acquire(&node, session, i, &format!("lock-{i}")).await);
+    }
+    node.stop().await.expect("it stops");
+    assert!(options.directory.join("snapshot").exists());
+    let node = Node::open(options).await.expect("a node");
+    for (i, token) in (1..).zip(tokens) {
+        assert_eq!(token_of(&node, &format!("lock-{i}")), Some(token));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_half_written_at_the_end_of_the_log_is_cut_off() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let node = Node::open(options(directory.path())).await.expect("a node");
+    let session = open_session(&node).await;
+    let token = acquire(&node, session, 1, "a").await;
+    node.stop().await.expect("it stops");
+
+    let newest = log_files(directory.path()).pop().expect("there is a log");
+    let mut bytes = fs::read(&newest).expect("it can be read");
+    let end = used(&bytes);
+    bytes[end..end + 6].copy_from_slice(&[0, 0, 0, 1, 7, 7]);
+    fs::write(newest, bytes).expect("it can be written");
+
+    let node = Node::open(options(directory.path())).await.expect("a node");
+    assert_eq!(token_of(&node, "a"), Some(token));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damage_in_the_middle_of_the_log_is_not_passed_over() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let node = Node::open(options(directory.path())).await.expect("a node");
+    let session = open_session(&node).await;
+    for i in 1..=50 {
+        acquire(&node, session, i, &format!("lock-{i}")).await;
+    }
+    node.stop().await.expect("it stops");
+
+    let file = log_files(directory.path()).pop().expect("there is a log");
+    let good = fs::read(&file).expect("it can be read");
+    let used = used(&good);
+    for at in (0..used * 9 / 10).step_by(used / 97) {
+        for bit in [0x01, 0x40, 0x80] {
+            let mut bytes = good.clone();
+            bytes[at] ^= bit;
+            fs::write(&file, bytes).expect("it can be written");
+            let Err(error) = Node::open(options(directory.path())).await else {
+                panic!("damage of {bit} at {at} of {} was not noticed", good.len())
+            };
+            assert!(matches!(error, NodeError::Log { .. }), "{error}");
+            assert!(error.to_string().contains("restore the directory from a copy"), "{error}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_snapshot_is_not_taken_for_a_good_one() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::create_dir_all(directory.path().join("data")).expect("it can be made");
+    fs::write(directory.path().join("data/snapshot"), b"conclav1....nonsense").expect("written");
+    let Err(error) = Node::open(options(directory.path())).await else { panic!("it was taken") };
+    assert!(matches!(error, NodeError::Snapshot { .. }), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_or_a_log_that_is_missing_is_missed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let options = Options { snapshot_every: 50, ..options(directory.path()) };
+    let node = Node::open(options.clone()).await.expect("a node");
+    let session = open_session(&node).await;
+    for i in 1..=200 {
+        acquire(&node, session, i, &format!("lock-{i}")).await;
+    }
+    node.stop().await.expect("it stops");
+    let away = directory.path().join("away");
+    for part in ["snapshot", "log"] {
+        fs::rename(options.directory.join(part), &away).expect("it is there");
+        let Err(error) = Node::open(options.clone()).await else { panic!("locks were forgotten") };
+        let named = matches!(
+            (part, &error),
+            ("snapshot", NodeError::Snapshot { .. }) | ("log", NodeError::Log { .. })
+        );
+        assert!(named, "{part}: {error}");
+        assert!(error.to_string().contains("is missing; restore"), "{error}");
+        if part == "log" {
+            fs::remove_dir_all(options.directory.join(part)).expect("one was begun");
+        }
+        fs::rename(&away, options.directory.join(part)).expect("it is there");
+    }
+    let node = Node::open(options).await.expect("all is well again");
+    assert_eq!(node.look(|machine| machine.counts().holds), 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_is_not_kept_alive_ends_though_nobody_asks_for_anything() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let node = Node::open(options(directory.path())).await.expect("a node");
+    let (name, host, ttl) = ("test".into(), "here".into(), Duration::from_millis(100));
+    let open = Command::Open(Open { name, host, ttl, priority: 0, key: 0 });
+    node.propose(open).await.expect("the node is up").expect("there is room");
+    assert_eq!(node.look(|machine| machine.counts().sessions), 1);
+    while node.look(|machine| machine.counts().sessions) > 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Where the frames in a file of the log end: each says how long it is, and after the last there are zeros.
+fn used(bytes: &[u8]) -> usize {
+    let mut end = 24;
+    while let Some(length) = bytes[end..].first_chunk().map(|length| u32::from_be_bytes(*length))
+        && length > 0
+    {
+        end += (16 + length as usize).next_multiple_of(8);
+    }
+    end
+}
+
+fn log_files(directory: &Path) -> Vec<PathBuf> {
+    let files = fs::read_dir(directory.join("data/log")).expect("there is a log");
+    let mut files: Vec<PathBuf> = files.map(|file| file.expect("a file").path()).collect();
+    files.sort();
+    files
+}
+
+/// Set in a process that is going to be killed: where it keeps its data.
+const VICTIM: &str = "CONCLAVE_TEST_VICTIM";
+
+/// Not a test, but what the next one starts: acquires locks one after the other and says of each when it
+/// has it, until it is killed.
+#[tokio::test(flavor = "multi_thread")]
+async fn victim() {
+    let Ok(directory) = std::env::var(VICTIM) else { return };
+    let options = Options { snapshot_every: 200, ..Options::new(directory) };
+    let node = Node::open(options).await.expect("a node");
+    let session = open_session(&node).await;
+    for i in 1.. {
+        let lock = format!("{session}/{i}");
+        let token = acquire(&node, session, i, &lock).await;
+        // Past libtest, which would keep it until the end.
+        let line = format!("{lock} {token}\n");
+        std::io::stderr().write_all(line.as_bytes()).expect("somebody listens");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_again_and_again_it_loses_nothing_that_was_acknowledged() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let data = directory.path().join("data");
+    let mut acknowledged: Vec<(String, u64)> = Vec::new();
+    for round in 0..8_u64 {
+        let before = acknowledged.len();
+        let mut child = Process::new(std::env::current_exe().expect("Linux tells"))
+            .args(["--exact", "durable::victim", "--nocapture", "--test-threads=1"])
+            .env(VICTIM, &data)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+        // As many as it takes to be somewhere else each time.
+        for line in lines.by_ref().take(30 + 71 * round as usize) {
+            acknowledged.extend(parse(&line.expect("text")));
+        }
+        child.kill().expect("it was alive");
+        child.wait().expect("it is dead");
+        // What it said before it died counts, too.
+        for line in lines {
+            acknowledged.extend(parse(&line.expect("text")));
+        }
+        assert!(acknowledged.len() > before, "it did something");
+        let node = Node::open(Options::new(&data)).await.expect("a node");
+        for (lock, token) in &acknowledged {
+            assert_eq!(token_of(&node, lock), Some(Token(*token)), "{lock} after round {round}");
+        }
+        node.stop().await.expect("it stops");
+    }
+    let tokens: Vec<u64> = acknowledged.iter().map(|(_, token)| *token).collect();
+    assert!(tokens.is_sorted_by(|one, next| one < next), "tokens rise over all its lives");
+}
+
+fn parse(line: &str) -> Option<(String, u64)> {
+    let (lock, token) = line.split_once(' ')?;
+    Some((lock.to_owned(), token.parse().ok()?))
+}

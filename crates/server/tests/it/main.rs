@@ -1,0 +1,11 @@
+//! A node and what it serves. One program, because a node takes long to link.
+
+mod crowd;
+mod disk;
+mod durable;
+mod http;
+mod plain;
+mod secure;
+mod support;
+mod talk;
+mod wire;

@@ -1,0 +1,317 @@
+//! Who is let in, and what each may do.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::support::{Answer, exchange, options, request, send};
+use conclave_api::v1;
+use conclave_server::{ServeError, ServeOptions, Server, Tls, TokenRights, new_token};
+use rcgen::{CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use serde_json::json;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
+use v1::conclave_client::ConclaveClient;
+
+/// An authority, and what it has issued.
+struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    directory: PathBuf,
+}
+
+impl Authority {
+    fn new(directory: &Path, name: &str) -> Self {
+        let mut params = CertificateParams::new(Vec::new()).expect("well-formed");
+        params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key"));
+        let authority = Self { issuer: issuer.expect("signed"), directory: directory.join(name) };
+        fs::create_dir(&authority.directory).expect("a directory");
+        fs::write(authority.directory.join("ca.pem"), authority.issuer.pem()).expect("written");
+        authority
+    }
+
+    fn ca(&self) -> PathBuf {
+        self.directory.join("ca.pem")
+    }
+
+    /// A certificate and its key.
+    fn issue(&self, name: &str) -> (PathBuf, PathBuf) {
+        let key = KeyPair::generate().expect("a key");
+        let params = CertificateParams::new([name.to_owned()]).expect("well-formed");
+        let certificate = params.signed_by(&key, &self.issuer).expect("signed");
+        let at = |kind: &str| self.directory.join(format!("{name}.{kind}.pem"));
+        fs::write(at("cert"), certificate.pem()).expect("written");
+        fs::write(at("key"), key.serialize_pem()).expect("written");
+        (at("cert"), at("key"))
+    }
+}
+
+async fn secure(directory: &Path, authority: &Authority, clients: Option<&Authority>) -> Server {
+    let (certificate, key) = authority.issue("localhost");
+    let tls = Tls { certificate, key, client_ca: clients.map(Authority::ca) };
+    let options = ServeOptions { tls: Some(tls), ..options(directory) };
+    Server::start(options).await.expect("it starts")
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).expect("it is there")
+}
+
+/// A channel that trusts an authority, and shows a certificate if it has one.
+async fn channel(
+    server: &Server,
+    trusted: &Authority,
+    shown: Option<(PathBuf, PathBuf)>,
+) -> Result<Channel, tonic::transport::Error> {
+    let mut tls = ClientTlsConfig::new()
+        .ca_certificate(Certificate::from_pem(text(&trusted.ca())))
+        .domain_name("localhost");
+    if let Some((certificate, key)) = shown {
+        tls = tls.identity(Identity::from_pem(text(&certificate), text(&key)));
+    }
+    let endpoint =
+        Endpoint::from_shared(format!("https://{}", server.address())).expect("an address");
+    endpoint.tls_config(tls)?.connect().await
+}
+
+/// Asks over HTTP/1 and TLS; nothing if that cannot be had.
+async fn get_with_tls(
+    server: &Server,
+    trusted: &Authority,
+    shown: Option<(PathBuf, PathBuf)>,
+) -> Option<Answer> {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_file(trusted.ca()).expect("a certificate")).expect("added");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots);
+    let mut config = match shown {
+        None => config.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let chain = vec![CertificateDer::from_pem_file(certificate).expect("a certificate")];
+            let key = PrivateKeyDer::from_pem_file(key).expect("a key");
+            config.with_client_auth_cert(chain, key).expect("they belong together")
+        }
+    };
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let tcp = TcpStream::connect(server.address()).await.expect("it listens");
+    let name = ServerName::try_from("localhost").expect("a name");
+    let io = TlsConnector::from(Arc::new(config)).connect(name, tcp).await.ok()?;
+    let answer = exchange(io, request("GET", "/v1/status", "", "").as_bytes()).await;
+    (answer.status != 0).then_some(answer)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_a_certificate_it_answers_over_tls_only_and_only_to_those_who_trust_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let ours = Authority::new(directory.path(), "ours");
+    let other = Authority::new(directory.path(), "other");
+    let server = secure(directory.path(), &ours, None).await;
+    let mut client =
+        ConclaveClient::new(channel(&server, &ours, None).await.expect("it is trusted"));
+    client.status(v1::ShowStatus {}).await.expect("it answers");
+    let answer = get_with_tls(&server, &ours, None).await.expect("it is trusted");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert!(channel(&server, &other, None).await.is_err());
+    assert!(get_with_tls(&server, &other, None).await.is_none());
+    let clear = send(&server, request("GET", "/v1/status", "", "").as_bytes()).await;
+    assert_eq!(clear.status, 0, "nothing is answered in the clear");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_an_authority_for_clients_only_those_who_have_its_certificate_come_in() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let ours = Authority::new(directory.path(), "ours");
+    let clients = Authority::new(directory.path(), "clients");
+    let server = secure(directory.path(), &ours, Some(&clients)).await;
+    let mine = clients.issue("client");
+    let shown = channel(&server, &ours, Some(mine.clone())).await.expect("it is let in");
+    ConclaveClient::new(shown).status(v1::ShowStatus {}).await.expect("it answers");
+    let answer = get_with_tls(&server, &ours, Some(mine)).await.expect("it is let in");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    for shown in [None, Some(ours.issue("stranger"))] {
+        assert!(get_with_tls(&server, &ours, shown.clone()).await.is_none());
+        // A client may take itself to be in until it asks for something.
+        if let Ok(channel) = channel(&server, &ours, shown).await {
+            let asked = ConclaveClient::new(channel).status(v1::ShowStatus {}).await;
+            asked.expect_err("nobody knows it");
+        }
+    }
+}
+
+/// A server that knows three tokens: one for a prefix, one that sees everything, one that does.
+async fn with_tokens(directory: &Path) -> (Server, [String; 3]) {
+    let all = || vec![String::new()];
+    let rights = [
+        TokenRights { lock: vec!["ci/".into()], ..TokenRights::default() },
+        TokenRights { observe: all(), ..TokenRights::default() },
+        TokenRights { lock: all(), observe: all(), admin: all() },
+    ];
+    let made = ["ci", "eye", "root"].into_iter().zip(rights);
+    let made: Vec<(String, String)> = made.map(|(name, rights)| new_token(name, rights)).collect();
+    let (secrets, entries): (Vec<String>, Vec<String>) = made.into_iter().unzip();
+    let path = directory.join("tokens.toml");
+    fs::write(&path, entries.concat()).expect("written");
+    let options = ServeOptions { tokens: Some(path), ..options(directory) };
+    assert!(secrets.iter().all(|secret| !format!("{options:?}").contains(secret)));
+    let server = Server::start(options).await.expect("it starts");
+    (server, secrets.try_into().expect("three"))
+}
+
+async fn ask(server: &Server, secret: &str, method: &str, path: &str, body: &str) -> Answer {
+    let shown = format!("authorization: Bearer {secret}\r\n");
+    send(server, request(method, path, &shown, body).as_bytes()).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_has_the_rights_that_it_was_given_and_no_others() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (server, [ci, eye, root]) = with_tokens(directory.path()).await;
+    let session = ask(&server, &ci, "POST", "/v1/sessions", "{}").await.json()["session"].clone();
+    let acquire = |lock: &str| json!({ "session": session, "lock": lock }).to_string();
+    assert_eq!(ask(&server, &ci, "POST", "/v1/acquire", &acquire("ci/a")).await.status, 200);
+    let refused = ask(&server, &ci, "POST", "/v1/acquire", &acquire("db/a")).await;
+    assert_eq!(refused.refused(), (403, "forbidden".to_owned()));
+    assert!(refused.body.contains("ci has no right to lock"), "{refused:?}");
+    // Among several it is enough that one may not be had.
+    let both = json!({ "session": session, "wants": [{ "lock": "ci/b" }, { "lock": "db" }] });
+    let refused = ask(&server, &ci, "POST", "/v1/acquire", &both.to_string()).await;
+    assert_eq!(refused.status, 403);
+    let campaign = json!({ "session": session, "election": "db" }).to_string();
+    assert_eq!(ask(&server, &ci, "POST", "/v1/campaign", &campaign).await.status, 403);
+    // Who has the session, but not the right, cannot use the one for the other.
+    assert_eq!(ask(&server, &eye, "POST", "/v1/acquire", &acquire("ci/b")).await.status, 403);
+    assert_eq!(ask(&server, &root, "POST", "/v1/acquire", &acquire("db")).await.status, 200);
+    // Each sees what is its own, and no more.
+    let locks = async |secret: &str| {
+        let list = ask(&server, secret, "GET", "/v1/locks", "").await.json();
+        list["locks"].as_array().expect("a list").len()
+    };
+    assert_eq!((locks(&ci).await, locks(&eye).await, locks(&root).await), (1, 2, 2));
+    for path in
+        ["/v1/sessions", "/v1/graph", "/metrics", "/v1/why?name=db", "/v1/observe?election=db"]
+    {
+        assert_eq!(ask(&server, &ci, "GET", path, "").await.status, 403, "{path}");
+    }
+    for path in ["/v1/sessions", "/v1/graph", "/metrics", "/v1/why?name=db"] {
+        assert_eq!(ask(&server, &eye, "GET", path, "").await.status, 200, "{path}");
+    }
+    let take = r#"{"lock":"ci/a","reason":"because"}"#;
+    for secret in [&ci, &eye] {
+        assert_eq!(ask(&server, secret, "POST", "/v1/admin/release", take).await.status, 403);
+    }
+    assert_eq!(ask(&server, &root, "POST", "/v1/admin/release", take).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_shows_no_token_or_a_wrong_one_is_told_nothing_but_that_all_is_well() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (server, [ci, ..]) = with_tokens(directory.path()).await;
+    let none = send(&server, request("GET", "/v1/locks", "", "").as_bytes()).await;
+    assert_eq!(none.refused(), (401, "unauthenticated".to_owned()));
+    assert!(none.headers.to_lowercase().contains("www-authenticate: bearer"), "{none:?}");
+    let mut almost = ci.clone();
+    almost.pop();
+    for wrong in ["", "x", &almost, &format!("{ci}0"), &ci.to_uppercase()] {
+        let refused = ask(&server, wrong, "GET", "/v1/locks", "").await;
+        assert_eq!(refused.refused(), (401, "unauthenticated".to_owned()), "{wrong}");
+        assert!(wrong.is_empty() || wrong == "x" || !refused.body.contains(wrong), "{refused:?}");
+    }
+    let basic = format!("authorization: Basic {ci}\r\n");
+    assert_eq!(send(&server, request("GET", "/v1/locks", &basic, "").as_bytes()).await.status, 401);
+    for path in ["/healthz", "/openapi.json", "/"] {
+        let answer = send(&server, request("GET", path, "", "").as_bytes()).await;
+        assert_eq!(answer.status, 200, "{path}");
+    }
+    // The same over gRPC.
+    let mut client = crate::support::grpc(&server).await;
+    let refused = client.status(v1::ShowStatus {}).await.expect_err("it shows nothing");
+    assert_eq!(refused.code(), tonic::Code::Unauthenticated);
+    let (_, stream) = tokio::sync::mpsc::channel(1);
+    let stream = tokio_stream::wrappers::ReceiverStream::new(stream);
+    let refused = client.talk(stream).await.expect_err("it shows nothing");
+    assert_eq!(refused.code(), tonic::Code::Unauthenticated);
+    let mut known = tonic::Request::new(v1::ListSessions::default());
+    let shown = format!("bearer {ci}").parse().expect("ASCII");
+    known.metadata_mut().insert("authorization", shown);
+    let refused = client.sessions(known).await.expect_err("it has no right to that");
+    assert_eq!(refused.code(), tonic::Code::PermissionDenied);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_machines_are_let_in_only_if_it_is_known_who_they_are() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let authority = Authority::new(directory.path(), "ours");
+    let (certificate, key) = authority.issue("localhost");
+    let (_, entry) = new_token("somebody", TokenRights::default());
+    let tokens = directory.path().join("tokens.toml");
+    fs::write(&tokens, entry).expect("written");
+    let tls = Tls { certificate, key, client_ca: None };
+    let certified = Tls { client_ca: Some(authority.ca()), ..tls.clone() };
+    let open = ServeOptions {
+        listen: "0.0.0.0:0".parse().expect("it is one"),
+        ..options(directory.path())
+    };
+    let cases = [
+        (None, None, false, false),
+        (None, Some(&tokens), false, false),
+        (Some(&tls), None, false, false),
+        (Some(&tls), Some(&tokens), false, true),
+        (Some(&certified), None, false, true),
+        (None, None, true, true),
+    ];
+    for (tls, tokens, insecure, starts) in cases {
+        let (tls, tokens) = (tls.cloned(), tokens.cloned());
+        let case = format!("{tls:?} {tokens:?} {insecure}");
+        match Server::start(ServeOptions { tls, tokens, insecure, ..open.clone() }).await {
+            Ok(server) => {
+                assert!(starts, "{case}");
+                server.stop().await.expect("it stops");
+            }
+            Err(error) => {
+                assert!(!starts && matches!(error, ServeError::Open(..)), "{case}: {error}");
+                assert!(error.to_string().contains("--tls-cert"), "it says what to do: {error}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_that_cannot_be_used_are_named() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let authority = Authority::new(directory.path(), "ours");
+    let (certificate, key) = authority.issue("localhost");
+    let missing = directory.path().join("missing.pem");
+    let wrong = [
+        Tls { certificate: missing.clone(), key: key.clone(), client_ca: None },
+        Tls { certificate: key.clone(), key: key.clone(), client_ca: None },
+        Tls { certificate: certificate.clone(), key: certificate.clone(), client_ca: None },
+        Tls { certificate: certificate.clone(), key: authority.issue("other").1, client_ca: None },
+        Tls { certificate, key, client_ca: Some(missing.clone()) },
+    ];
+    for tls in wrong {
+        let case = format!("{tls:?}");
+        let options = ServeOptions { tls: Some(tls), ..options(directory.path()) };
+        match Server::start(options).await {
+            Err(error @ ServeError::Tls(_)) => {
+                assert!(error.to_string().contains(".pem"), "{error}");
+            }
+            Err(error) => panic!("{case}: {error}"),
+            Ok(_) => panic!("{case}: it starts"),
+        }
+    }
+    let options = ServeOptions { tokens: Some(missing), ..options(directory.path()) };
+    match Server::start(options).await {
+        Err(error @ ServeError::Tokens { .. }) => {
+            assert!(error.to_string().contains("missing.pem"), "{error}");
+        }
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("it starts"),
+    }
+}
