@@ -19,6 +19,7 @@ mod permute;
 mod protocol;
 mod reliable;
 mod setup;
+mod sorted;
 mod time;
 mod topology;
 mod wrap;

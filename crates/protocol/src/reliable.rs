@@ -1,8 +1,8 @@
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::sorted::Sorted;
 use crate::{Charge, Ctx, Effect, NodeId, Protocol};
 
 /// Reliable FIFO links over a network that loses, repeats and reorders.
@@ -18,8 +18,8 @@ use crate::{Charge, Ctx, Effect, NodeId, Protocol};
 #[serde(bound = "")]
 pub struct Reliable<P: Protocol> {
     incarnation: u32,
-    out: BTreeMap<NodeId, Outgoing<P>>,
-    into: BTreeMap<NodeId, Incoming<P>>,
+    out: Sorted<NodeId, Outgoing<P>>,
+    into: Sorted<NodeId, Incoming<P>>,
     stable: Option<P::Stable>,
     /// The protocol inside.
     pub app: P,
@@ -32,7 +32,7 @@ struct Outgoing<P: Protocol> {
     /// The incarnation of the peer that the numbers are meant for.
     peer: u32,
     next: u64,
-    unacknowledged: BTreeMap<u64, P::Msg>,
+    unacknowledged: Sorted<u64, P::Msg>,
 }
 
 /// One direction of a link, at its receiver.
@@ -42,7 +42,7 @@ struct Incoming<P: Protocol> {
     incarnation: u32,
     next: u64,
     /// Arrived ahead of their turn.
-    early: BTreeMap<u64, P::Msg>,
+    early: Sorted<u64, P::Msg>,
 }
 
 /// The constants of [`Reliable`].
@@ -101,10 +101,10 @@ impl<P: Protocol> Protocol for Reliable<P> {
     fn start(saved: Option<Self::Stable>, ctx: &mut Ctx<Self>) -> Self {
         let (incarnation, stable) = saved.map_or((0, None), |(last, stable)| (last + 1, stable));
         ctx.save((incarnation, stable.clone()));
-        let mut links = Links { incarnation, out: BTreeMap::new(), stable: stable.clone() };
+        let mut links = Links { incarnation, out: Sorted::default(), stable: stable.clone() };
         let app = links.inside(ctx, |ctx| P::start(stable, ctx));
         let Links { out, stable, .. } = links;
-        Self { incarnation, out, into: BTreeMap::new(), stable, app }
+        Self { incarnation, out, into: Sorted::default(), stable, app }
     }
 
     fn on_request(&mut self, request: P::Request, ctx: &mut Ctx<Self>) {
@@ -121,13 +121,13 @@ impl<P: Protocol> Protocol for Reliable<P> {
                 if incarnation != self.incarnation {
                     return;
                 }
-                let Some(out) = self.out.get_mut(&from) else { return };
+                let Some(out) = self.out.get_mut(from) else { return };
                 if by > out.peer {
                     out.renumber(by);
                     self.resend(from, ctx);
                 } else if by == out.peer {
-                    out.unacknowledged = out.unacknowledged.split_off(&next);
-                    if out.unacknowledged.is_empty() {
+                    out.unacknowledged.drop_below(next);
+                    if out.unacknowledged.entries().is_empty() {
                         ctx.cancel_timer(ReliableTimer::Resend(from));
                     }
                 }
@@ -170,21 +170,23 @@ impl<P: Protocol> Protocol for Reliable<P> {
 impl<P: Protocol> Outgoing<P> {
     /// The peer has booted again and knows none of the old numbers.
     fn renumber(&mut self, peer: u32) {
-        let owed = std::mem::take(&mut self.unacknowledged);
-        self.unacknowledged = (0..).zip(owed.into_values()).collect();
-        self.next = self.unacknowledged.len() as u64;
+        self.next = 0;
+        for (number, _) in self.unacknowledged.entries_mut() {
+            *number = self.next;
+            self.next += 1;
+        }
         self.peer = peer;
     }
 }
 
 impl<P: Protocol> Reliable<P> {
     fn resend(&self, peer: NodeId, ctx: &mut Ctx<Self>) {
-        let Some(out) = self.out.get(&peer) else { return };
-        for (&number, msg) in &out.unacknowledged {
+        let Some(out) = self.out.get(peer) else { return };
+        for &(number, ref msg) in out.unacknowledged.entries() {
             let place = Place { incarnation: self.incarnation, to: out.peer, number, again: true };
             ctx.send(peer, ReliableMsg::App(place, msg.clone()));
         }
-        if !out.unacknowledged.is_empty() {
+        if !out.unacknowledged.entries().is_empty() {
             ctx.set_timer(ReliableTimer::Resend(peer), ctx.config.resend);
         }
     }
@@ -196,8 +198,8 @@ impl<P: Protocol> Reliable<P> {
         msg: P::Msg,
         ctx: &mut Ctx<Self>,
     ) {
-        let fresh = || Incoming { incarnation, next: 0, early: BTreeMap::new() };
-        let into = self.into.entry(from).or_insert_with(fresh);
+        let fresh = || Incoming { incarnation, next: 0, early: Sorted::default() };
+        let into = self.into.get_or_insert(from, fresh());
         if incarnation < into.incarnation {
             return;
         }
@@ -208,7 +210,7 @@ impl<P: Protocol> Reliable<P> {
             into.early.insert(number, msg);
         }
         let mut due = Vec::new();
-        while let Some(msg) = into.early.remove(&into.next) {
+        while let Some(msg) = into.early.take_first(into.next) {
             into.next += 1;
             due.push(msg);
         }
@@ -233,7 +235,7 @@ impl<P: Protocol> Reliable<P> {
 /// The part of the state that the effects of the protocol inside change.
 struct Links<P: Protocol> {
     incarnation: u32,
-    out: BTreeMap<NodeId, Outgoing<P>>,
+    out: Sorted<NodeId, Outgoing<P>>,
     stable: Option<P::Stable>,
 }
 
@@ -261,13 +263,13 @@ impl<P: Protocol> Links<P> {
     }
 
     fn send(&mut self, to: NodeId, msg: P::Msg, ctx: &mut Ctx<Reliable<P>>) {
-        let fresh = || Outgoing { peer: 0, next: 0, unacknowledged: BTreeMap::new() };
+        let fresh = Outgoing { peer: 0, next: 0, unacknowledged: Sorted::default() };
         let mut place = Place { incarnation: self.incarnation, to: 0, number: 0, again: false };
         if to != ctx.me {
-            let out = self.out.entry(to).or_insert_with(fresh);
+            let out = self.out.get_or_insert(to, fresh);
             (place.to, place.number) = (out.peer, out.next);
             out.next += 1;
-            if out.unacknowledged.is_empty() {
+            if out.unacknowledged.entries().is_empty() {
                 ctx.set_timer(ReliableTimer::Resend(to), ctx.config.resend);
             }
             out.unacknowledged.insert(place.number, msg.clone());

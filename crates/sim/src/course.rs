@@ -9,8 +9,10 @@ use crate::environment::Outside;
 
 /// What takes the place of the calendar and of chance.
 pub(crate) struct Course<P: Protocol> {
+    /// Where each link's messages are. The tree knows nothing of messages: it would be compiled for each kind.
+    links: BTreeMap<(NodeId, NodeId), usize>,
     /// The messages on their way, by link, in the order they were sent.
-    links: BTreeMap<(NodeId, NodeId), Vec<Message<P>>>,
+    messages: Vec<Vec<Message<P>>>,
     /// The most that were to come at any time.
     pub(crate) most: usize,
     /// What clocks show in this step.
@@ -39,6 +41,7 @@ impl<P: Protocol> Default for Course<P> {
     fn default() -> Self {
         Self {
             links: BTreeMap::new(),
+            messages: Vec::new(),
             most: 0,
             clock: Time::ZERO,
             shown: BTreeMap::new(),
@@ -64,13 +67,17 @@ impl<P: Protocol> Course<P> {
 
     /// The messages on their way from one node to another, in the order they were sent.
     pub(crate) fn link(&mut self, from: NodeId, to: NodeId) -> &mut Vec<Message<P>> {
-        self.links.entry((from, to)).or_default()
+        let at = *self.links.entry((from, to)).or_insert(self.messages.len());
+        if at == self.messages.len() {
+            self.messages.push(Vec::new());
+        }
+        &mut self.messages[at]
     }
 
     /// How many messages are on their way to nodes that satisfy the condition.
     pub(crate) fn under_way(&self, to: impl Fn(NodeId) -> bool) -> usize {
         let links = self.links.iter().filter(|((_, receiver), _)| to(*receiver));
-        links.map(|(_, messages)| messages.len()).sum()
+        links.map(|(_, &at)| self.messages[at].len()).sum()
     }
 
     /// What the clock of a node shows in this step: never less than before, for rules rely on it.
