@@ -2,6 +2,7 @@
 
 mod bully;
 mod coordinators;
+mod counts;
 mod detectors;
 mod failover;
 mod failover_elections;

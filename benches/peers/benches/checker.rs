@@ -3,9 +3,10 @@
 //! The system is Ricart–Agrawala by the conventions of the reference model, four nodes that ask
 //! once each, its whole graph: 1,402,298 states and 7,398,198 transitions.
 //!
-//! `cargo bench -p conclave-bench --bench checker`, or only one part of it, by its name: `speed`,
+//! `cd benches/peers && cargo bench --bench checker`, or only one part of it, by its name: `speed`,
 //! `threads`, `reduction`, `memory` or `bug` after `--`.
 
+#[path = "../../memory.rs"]
 mod memory;
 
 use std::process::Command;
@@ -13,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use conclave_algorithms::mutex::{self, ricart_agrawala};
 use conclave_check::{CheckSpec, Limits, Progress, Report, Verdict, check};
-use conclave_oracle::arrays::Arrays;
-use conclave_oracle::packed::Packed;
-use conclave_oracle::reference::{self, REFERENCE};
-use conclave_oracle::{Search, actors, explore};
+use conclave_peers::arrays::Arrays;
+use conclave_peers::packed::Packed;
+use conclave_peers::reference::{self, REFERENCE};
+use conclave_peers::{Search, actors, explore};
 use conclave_protocol::{Channels, Entry, Property, Protocol, Setup, Topology};
 
 const ROUNDS: usize = 3;

@@ -2,8 +2,8 @@
 
 use conclave_algorithms::{catalogue, mutex};
 use conclave_check::{CheckError, CheckSpec, Progress, Report, Timers, Verdict};
-use conclave_oracle::reference::{NO_TIE_BREAK, REFERENCE, Reference};
-use conclave_oracle::{Counts, count};
+use conclave_peers::reference::{NO_TIE_BREAK, REFERENCE, Reference};
+use conclave_peers::{Counts, count};
 use conclave_protocol::{Channels, Entry, Info, Property, Setup, Topology};
 
 /// Sizes: nodes and requests of each.

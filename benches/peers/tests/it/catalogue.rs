@@ -1,6 +1,6 @@
 //! How many states algorithms of the catalogue have, as Stateright counts them.
 
-use conclave_oracle::{Counts, IDS, count};
+use conclave_peers::{Counts, IDS, count};
 
 const FIFO: bool = false;
 const BAG: bool = true;

@@ -1,8 +1,8 @@
 //! The counts of the reference model, on which several checkers agree.
 
-use conclave_oracle::arrays::Arrays;
-use conclave_oracle::packed::Packed;
-use conclave_oracle::{Counts, Search, actors, count, explore};
+use conclave_peers::arrays::Arrays;
+use conclave_peers::packed::Packed;
+use conclave_peers::{Counts, Search, actors, count, explore};
 
 const THREE_ONCE: Counts = Counts { distinct: 2_049, generated: 5_489, depth: 19, violated: false };
 const THREE_TWICE: Counts =
