@@ -4,19 +4,37 @@
 
 use std::collections::BTreeSet;
 use std::env;
+use std::fs;
 use std::path::Path;
-use std::process::{Command, ExitCode};
+use std::process::{self, Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-const USAGE: &str = "usage: cargo xtask test
+mod busy;
+mod options;
 
-  test    formatting, lints, tests, documentation, and the purity of the algorithms and the machine";
+use options::Options;
+
+const USAGE: &str = "usage: cargo xtask test [--repeat K] [--busy]
+       cargo xtask peers
+
+  test    formatting, lints, tests, documentation, and the purity of the algorithms and the machine
+            --repeat K   run the tests K times, to the last even if some fail, and say how many failed
+            --busy       run the tests beside two busy loops for each processor
+  peers   the model checker against Stateright, which `test` does not build: the same states and verdicts";
 
 fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(2).collect();
     let done = match env::args().nth(1).as_deref() {
-        Some("test") => test(),
+        Some("test") => match Options::read(&arguments) {
+            Ok(options) => test(&options),
+            Err(wrong) => {
+                eprintln!("xtask: {wrong}\n\n{USAGE}");
+                return ExitCode::from(2);
+            }
+        },
+        Some("peers") => cargo(&["test", "--manifest-path", "benches/peers/Cargo.toml"], &[]),
         Some("help" | "--help" | "-h") => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;
@@ -36,37 +54,102 @@ fn main() -> ExitCode {
 }
 
 /// A check: its name, and what it does.
-type Step = (&'static str, fn() -> Result<()>);
+type Step = (&'static str, fn(&Options, &mut Summary) -> Result<()>);
 
 const STEPS: [Step; 5] = [
-    ("formatting", || cargo(&["fmt", "--all", "--check"], &[])),
-    ("lints", || cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])),
-    ("tests", || cargo(&["test", "--workspace"], &[])),
-    ("documentation", || {
+    ("formatting", |_, _| cargo(&["fmt", "--all", "--check"], &[])),
+    ("lints", |_, _| {
+        cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])
+    }),
+    ("tests", tests),
+    ("documentation", |_, _| {
         let args = ["doc", "--workspace", "--no-deps"];
         cargo(&args, &[("RUSTDOCFLAGS", "-D warnings")])
     }),
-    ("purity", purity),
+    ("purity", |_, _| purity()),
 ];
 
-fn test() -> Result<()> {
-    let mut times = Vec::new();
+/// What is said at the end.
+#[derive(Default)]
+struct Summary {
+    /// How long each check took, and each run of the tests.
+    times: Vec<(String, Duration)>,
+    /// Tests that said they could not be run here, and why.
+    skipped: BTreeSet<String>,
+}
+
+fn test(options: &Options) -> Result<()> {
+    let mut summary = Summary::default();
+    let begun = now();
     for (i, (name, check)) in STEPS.iter().enumerate() {
         println!("\n== {}/{} {name}", i + 1, STEPS.len());
         let begun = now();
-        check().with_context(|| format!("{name} failed after {:.1?}", begun.elapsed()))?;
+        let checked = check(options, &mut summary);
         let took = begun.elapsed();
+        checked.with_context(|| format!("{name} failed after {took:.1?}"))?;
         println!("== {name} passed in {took:.1?}");
-        times.push((name, took));
+        summary.times.push(((*name).to_owned(), took));
     }
-    println!("\nall {} checks passed:", times.len());
-    for (name, took) in &times {
-        println!("  {name:<14} {:>7.1} s", took.as_secs_f64());
-    }
-    let total: Duration = times.iter().map(|(_, took)| *took).sum();
-    println!("  {:<14} {:>7.1} s", "in all", total.as_secs_f64());
+    println!("\nall {} checks passed:", STEPS.len());
+    summary.times.push(("in all".to_owned(), begun.elapsed()));
+    summary.print();
     Ok(())
 }
+
+impl Summary {
+    fn print(&self) {
+        for (name, took) in &self.times {
+            println!("  {name:<14} {:>7.1} s", took.as_secs_f64());
+        }
+        match self.skipped.len() {
+            0 => println!("no test was skipped"),
+            n => println!("{n} skipped for want of something:"),
+        }
+        for test in &self.skipped {
+            println!("  {test}");
+        }
+    }
+}
+
+/// Runs the tests as often as asked for. Those that cannot be run here say so in a file.
+fn tests(options: &Options, summary: &mut Summary) -> Result<()> {
+    // What is built beside busy loops is built three times as slowly, and proves nothing.
+    cargo(&["test", "--workspace", "--no-run"], &[])?;
+    let file = env::temp_dir().join(format!("conclave-skipped-{}", process::id()));
+    let path =
+        file.to_str().context("the directory for temporary files has a name that is no text")?;
+    let _busy = options.busy.then(busy::Loops::start).transpose()?;
+    let mut failed = Vec::new();
+    for run in 1..=options.repeat {
+        let begun = now();
+        // A test that fails hides none of those after it.
+        let result = cargo(&["test", "--workspace", "--no-fail-fast"], &[(SKIPPED, path)]);
+        let took = begun.elapsed();
+        if options.repeat > 1 {
+            let outcome = if result.is_ok() { "passed" } else { "FAILED" };
+            println!("== run {run} of {} {outcome} in {took:.1?}", options.repeat);
+            summary.times.push((format!("  run {run} {outcome}"), took));
+        }
+        if let Err(error) = result {
+            failed.push(error);
+        }
+    }
+    let skipped = fs::read_to_string(&file).unwrap_or_default();
+    drop(fs::remove_file(&file));
+    summary.skipped.extend(skipped.lines().map(str::to_owned));
+    let count = failed.len();
+    match failed.pop() {
+        Some(error) if options.repeat == 1 => Err(error),
+        Some(error) => {
+            summary.print();
+            Err(error.context(format!("{count} of {} runs failed", options.repeat)))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Tests that cannot be run here write to the file that this names: `conclave_testing::SKIPPED`.
+const SKIPPED: &str = "CONCLAVE_SKIPPED_TESTS";
 
 #[expect(clippy::disallowed_methods, reason = "measures how long the checks take")]
 fn now() -> Instant {

@@ -1,0 +1,64 @@
+//! How `cargo xtask test` runs the tests.
+
+use anyhow::{Context, Result, bail};
+
+/// What can be asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Options {
+    /// How often the tests run.
+    pub(crate) repeat: u32,
+    /// Whether they run beside busy loops.
+    pub(crate) busy: bool,
+}
+
+impl Options {
+    pub(crate) fn read(arguments: &[String]) -> Result<Self> {
+        let mut options = Self { repeat: 1, busy: false };
+        let mut arguments = arguments.iter().map(String::as_str);
+        while let Some(argument) = arguments.next() {
+            match argument {
+                "--busy" => options.busy = true,
+                "--repeat" => {
+                    let times = arguments.next().context("--repeat needs a number")?;
+                    let number = times.parse().ok().filter(|times| *times > 0);
+                    options.repeat = number.with_context(|| {
+                        format!("--repeat needs a number from 1 on, not {times:?}")
+                    })?;
+                }
+                other => bail!("unknown argument {other:?}"),
+            }
+        }
+        Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Result<Options> {
+        Options::read(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn tests_run_once_on_an_idle_machine_unless_asked_otherwise() {
+        assert_eq!(read("").expect("it is fine"), Options { repeat: 1, busy: false });
+        assert_eq!(
+            read("--busy --repeat 5").expect("it is fine"),
+            Options { repeat: 5, busy: true }
+        );
+    }
+
+    #[test]
+    fn what_is_not_understood_is_named() {
+        for (line, named) in [
+            ("--repeat", "needs a number"),
+            ("--repeat 0", "from 1 on, not \"0\""),
+            ("--repeat x", "from 1 on, not \"x\""),
+            ("--bussy", "unknown argument \"--bussy\""),
+        ] {
+            let error = read(line).expect_err("it is wrong").to_string();
+            assert!(error.contains(named), "{line}: {error}");
+        }
+    }
+}
