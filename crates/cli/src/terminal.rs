@@ -74,6 +74,11 @@ impl Terminal {
         AutoStream::new(io::stderr(), self.choice(io::stderr().is_terminal()))
     }
 
+    /// Whether what goes to standard error may be in colour.
+    pub(crate) fn is_stderr_coloured(&self) -> bool {
+        self.choice(io::stderr().is_terminal()) != anstream::ColorChoice::Never
+    }
+
     fn choice(&self, terminal: bool) -> anstream::ColorChoice {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         match self.color {

@@ -119,6 +119,15 @@ impl Machine {
         self.due.first().map(|&(time, _)| time + self.stalled)
     }
 
+    /// The sessions that a command written at `at` would find expired, the first to end first.
+    pub fn overdue(&self, at: Time) -> impl Iterator<Item = SessionId> {
+        let due = self.due.iter().take_while(move |&&(time, _)| time + self.stalled <= at);
+        due.filter_map(|(_, due)| match due {
+            Due::Session(session) => Some(*session),
+            _ => None,
+        })
+    }
+
     /// Carries out a command that was written at `at`, and adds what it brought about to `events`.
     ///
     /// What was due by then happens before. A time before that of the last command is taken for

@@ -99,6 +99,12 @@ impl Health {
         self.trouble.lock().expect("nobody panics with it").clone()
     }
 
+    /// How many bytes are free, and how many of them are kept.
+    pub(crate) fn disk(&self) -> (u64, u64) {
+        let free = rustix::fs::statvfs(&self.directory);
+        (free.map_or(0, |disk| disk.f_bavail.saturating_mul(disk.f_frsize)), RESERVE)
+    }
+
     fn look(&self) {
         let trouble = match rustix::fs::statvfs(&self.directory) {
             Ok(disk) if disk.f_bavail.saturating_mul(disk.f_frsize) >= RESERVE => None,

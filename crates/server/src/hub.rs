@@ -13,7 +13,6 @@ use conclave_machine::{
 };
 use tokio::sync::oneshot;
 
-use crate::herald::Herald;
 use crate::outbound::{Open, Outbound};
 use crate::translate::{self, Eye};
 
@@ -66,8 +65,6 @@ pub(crate) struct Hub {
     /// Who waits for the answer to a single request.
     callers: BTreeMap<(SessionId, RequestId), oneshot::Sender<Told>>,
     observers: BTreeMap<Name, Vec<Outbound>>,
-    /// For operators.
-    pub(crate) herald: Herald,
     /// What each connection has to do with.
     connections: BTreeMap<u64, Interests>,
 }

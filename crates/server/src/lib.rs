@@ -9,20 +9,20 @@
 //! * `log` keeps the log in files, by way of the crate `conclave-journal`.
 //! * `proposer` gathers commands into entries of the log.
 //! * `state` carries out what is committed, and writes snapshots; `hub` tells those concerned,
-//!   and `herald` operators.
+//!   and `operator_log` operators.
 //! * `clock` tells the time that commands get; `heart` lets it pass.
 //! * `node` starts all that.
 //! * `service` answers whatever clients may ask, `access` and `tokens` know who may, `translate` stands between their
 //!   language and the machine's.
 //! * `talk` is one client's stream, over `grpc`, which has the methods, or `plain`; `http` is the same for curl; `serve`
-//!   puts them together, behind the socket of `listen`; `metrics` is what is counted.
+//!   puts them together, behind the socket of `listen`; `metrics` and `process_metrics` are
+//!   what is counted.
 
 mod access;
 mod awake;
 mod clock;
 mod grpc;
 mod heart;
-mod herald;
 mod http;
 mod hub;
 mod listen;
@@ -30,8 +30,10 @@ mod log;
 mod metrics;
 mod network;
 mod node;
+mod operator_log;
 mod outbound;
 mod plain;
+mod process_metrics;
 mod proposer;
 mod serve;
 mod service;
@@ -44,9 +46,9 @@ use conclave_machine::{Command, Time};
 use serde::{Deserialize, Serialize};
 
 pub use awake::keep_awake;
-pub use herald::Notices;
 pub use listen::Tls;
 pub use node::{Node, NodeError, Options};
+pub use process_metrics::DROPPED_LOG_LINES;
 pub use serve::{ServeError, ServeOptions, Server};
 pub use service::Bounds;
 pub use tokens::{TokenRights, new_token};

@@ -13,6 +13,7 @@ use std::fmt::Debug;
 use std::io;
 use std::ops::{Bound, RangeBounds};
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use openraft::{OptionalSend, RaftLogReader};
 use prometheus_client::metrics::histogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+use crate::process_metrics::FLUSH_ERRORS;
 use crate::{Types, metrics};
 
 /// The log of a node. Clones are the same log.
@@ -131,7 +133,8 @@ impl Inner {
             change.purged = change.purged.or(self.content.purged);
             self.encode(&change)?;
         }
-        let place = self.journal.append(&mut self.buffer)?;
+        let place = self.journal.append(&mut self.buffer);
+        let place = place.inspect_err(|_| drop(FLUSH_ERRORS.fetch_add(1, Ordering::Relaxed)))?;
         self.content.apply(place, change);
         self.last = begun.elapsed();
         self.flushed.observe(self.last.as_secs_f64());

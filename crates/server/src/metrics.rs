@@ -13,7 +13,10 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
+
+use crate::process_metrics;
 
 /// Everything that is counted.
 pub(crate) struct Metrics {
@@ -39,6 +42,18 @@ pub(crate) struct Metrics {
     holds: Gauge,
     waits: Gauge,
     elections: Gauge,
+    ready: Gauge,
+    disk_free: Gauge,
+    disk_reserve: Gauge,
+}
+
+/// How a node does, when it is asked for its figures.
+pub(crate) struct Vitals {
+    pub(crate) counts: Counts,
+    /// Whether it grants locks.
+    pub(crate) is_ready: bool,
+    /// Free space on its disk, and what is kept free of it.
+    pub(crate) disk: (u64, u64),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -126,7 +141,7 @@ impl Metrics {
     pub(crate) fn new() -> Self {
         let (released, ended) = (Family::default(), Family::default());
         let mut metrics = Self {
-            registry: Registry::with_prefix("conclave"),
+            registry: Registry::default(),
             grants: Counter::default(),
             elected: Counter::default(),
             released: Causes::of(&released),
@@ -145,13 +160,24 @@ impl Metrics {
             holds: Gauge::default(),
             waits: Gauge::default(),
             elections: Gauge::default(),
+            ready: Gauge::default(),
+            disk_free: Gauge::default(),
+            disk_reserve: Gauge::default(),
         };
         metrics.register(released, ended);
         metrics
     }
 
     fn register(&mut self, released: Family<ForCause, Counter>, ended: Family<ForCause, Counter>) {
-        let all = &mut self.registry;
+        process_metrics::register(&mut self.registry);
+        let all = self.registry.sub_registry_with_prefix("conclave");
+        let build = [("version", env!("CARGO_PKG_VERSION"))];
+        all.register("build", "What was built", Info::new(build));
+        all.register("ready", "Whether locks are granted: 1, or 0 if not", self.ready.clone());
+        let help = "Free space where the node keeps its data";
+        all.register_with_unit("disk_free", help, Unit::Bytes, self.disk_free.clone());
+        let help = "Free space below which nothing is granted";
+        all.register_with_unit("disk_reserve", help, Unit::Bytes, self.disk_reserve.clone());
         all.register("sessions", "Sessions that live", self.sessions.clone());
         all.register("locks", "Locks that are held or waited for", self.locks.clone());
         all.register("holds", "Locks held, by each holder", self.holds.clone());
@@ -199,7 +225,11 @@ impl Metrics {
     }
 
     /// Everything, as Prometheus reads it.
-    pub(crate) fn text(&self, counts: Counts) -> String {
+    pub(crate) fn text(&self, vitals: &Vitals) -> String {
+        let Vitals { counts, is_ready, disk: (free, reserve) } = vitals;
+        self.ready.set((*is_ready).into());
+        self.disk_free.set((*free).try_into().unwrap_or(i64::MAX));
+        self.disk_reserve.set((*reserve).try_into().unwrap_or(i64::MAX));
         let figures = [
             (&self.sessions, counts.sessions),
             (&self.locks, counts.locks),
@@ -351,15 +381,34 @@ mod tests {
         carry_out(ask(one, 2, release)).expect("it holds the lock");
         assert_eq!((metrics.grants.get(), metrics.released.released.get()), (2, 1));
         assert!(meter.waiting.is_empty(), "nobody waits any more");
-        let text = metrics.text(machine.counts());
+        let disk = (1 << 30, 1 << 24);
+        let text = metrics.text(&Vitals { counts: machine.counts(), is_ready: true, disk });
         for line in [
             "conclave_holds 1",
             "conclave_sessions 2",
             "conclave_grants_total 2",
             "conclave_grant_wait_seconds_count 2",
             "conclave_handoff_delay_seconds_count 1",
+            "conclave_ready 1",
+            "conclave_disk_free_bytes 1073741824",
+            "conclave_disk_reserve_bytes 16777216",
+            "conclave_log_flush_errors_total 0",
+            concat!("conclave_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\"} 1"),
         ] {
             assert!(text.lines().any(|other| other == line), "{line} is not in {text}");
+        }
+        // Of the process, under the names that dashboards know.
+        for name in [
+            "process_cpu_seconds_total",
+            "process_resident_memory_bytes",
+            "process_virtual_memory_bytes",
+            "process_start_time_seconds",
+            "process_open_fds",
+            "process_max_fds",
+        ] {
+            let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+            let value: f64 = line.and_then(|value| value.parse().ok()).expect(name);
+            assert!(value.is_finite() && (value > 0.0 || name.contains("cpu")), "{name}: {value}");
         }
         assert!(text.contains("conclave_releases_total{cause=\"released\"} 1"), "{text}");
     }

@@ -15,10 +15,9 @@ use crate::Types;
 use crate::awake::Awake;
 use crate::clock::Clock;
 use crate::heart::{Beat, Health, Heart, Renewals};
-use crate::herald::Notices;
 use crate::hub::{Hub, Renewal, Target, refuse};
 use crate::log::Log;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Vitals};
 use crate::network::Alone;
 use crate::proposer::{Haste, Proposer};
 use crate::state::State;
@@ -232,11 +231,6 @@ impl Node {
         self.clock.now().since(self.begun)
     }
 
-    /// What operators want to know of, from now on.
-    pub fn notices(&self) -> Notices {
-        self.state.with_hub(|hub| hub.herald.listen())
-    }
-
     /// Why nothing is granted at present, if nothing is.
     pub fn trouble(&self) -> Option<String> {
         self.health.trouble()
@@ -252,7 +246,8 @@ impl Node {
 
     /// All that is counted and measured, as Prometheus reads it.
     pub(crate) fn figures(&self) -> String {
-        self.metrics.text(self.look(Machine::counts))
+        let (counts, is_ready) = (self.look(Machine::counts), self.illness().is_none());
+        self.metrics.text(&Vitals { counts, is_ready, disk: self.health.disk() })
     }
 
     /// Changes who is told what, with a look at the machine.

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::hub::{Hub, Target};
 use crate::metrics::{Meter, Metrics};
+use crate::operator_log::Before;
 use crate::{Batch, Carried, Types};
 
 /// The machine of a node. Clones are the same machine.
@@ -131,10 +132,13 @@ impl Inner {
                 Some(Target::Operator(name, _)) => Some(name.as_str()),
                 _ => None,
             };
-            let order = hub.herald.order(&command, by, machine);
+            // Nothing is logged again while the log is read after a restart.
+            let before = meter.as_ref().map(|_| Before::of(batch.at, &command, by, machine));
             let mut events = Vec::new();
             let answer = machine.apply(batch.at, command, &mut events);
-            hub.herald.tell(order.as_ref(), &events, machine);
+            if let Some(before) = before {
+                before.log(&events, machine);
+            }
             if let Some(meter) = meter {
                 meter.carried(asked, received, &answer, &events);
             }

@@ -1,10 +1,10 @@
 //! `conclave up`.
 
+mod logging;
+
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{PathBuf, absolute};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread;
 use std::time::Duration;
 
 use conclave_api::DEFAULT_ADDRESS;
@@ -14,7 +14,9 @@ use nix::sys::signal::Signal;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use tracing::{error, info, warn};
 
+use self::logging::LogArgs;
 use crate::service::{AWAKE, Signals, Trouble, one_thread, plural};
 use crate::terminal::{BOLD, DIM, paint};
 use crate::{Done, Failure, Terminal};
@@ -86,6 +88,9 @@ pub struct Args {
     /// Let in anybody from anywhere, in the clear
     #[arg(long, env = "CONCLAVE_INSECURE", help_heading = "Security")]
     pub insecure: bool,
+    /// What is logged, and how.
+    #[command(flatten)]
+    pub log: LogArgs,
     /// Print where it listens as JSON
     #[arg(long, env = "CONCLAVE_JSON", help_heading = "Output")]
     pub json: bool,
@@ -100,11 +105,11 @@ fn address(text: &str) -> Result<SocketAddr, String> {
 /// Runs a node until somebody says to stop.
 pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<Done, Failure> {
     let runtime = one_thread()?;
-    let scribe = Scribe::new(*terminal);
-    let done = runtime.block_on(serve(args, &scribe, out));
-    // Whoever is still connected is not waited for.
+    let log = args.log.start(terminal);
+    let done = runtime.block_on(serve(args, out));
+    // Clients that are still connected are not waited for.
     runtime.shutdown_timeout(Duration::from_millis(100));
-    scribe.finish();
+    log.finish();
     done
 }
 
@@ -113,9 +118,10 @@ const LOOK: Duration = Duration::from_secs(1);
 /// For how long a node that has failed may take to let go of its directory.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-async fn serve(args: &Args, scribe: &Scribe, out: &mut dyn Write) -> Result<Done, Failure> {
-    let log = |line: &str| scribe.write(line);
-    let mut signals = Signals::listen().map_err(Failure::Output)?;
+async fn serve(args: &Args, out: &mut dyn Write) -> Result<Done, Failure> {
+    let reloads = args.tokens.is_some() || args.tls_cert.is_some();
+    let mut signals =
+        Signals::listen_even(reloads.then_some(Signal::SIGHUP)).map_err(Failure::Output)?;
     // A file that may not grow any more is a fault of the disk as any other, and no reason to be killed.
     let _heard = signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).map_err(Failure::Output)?;
     let mut options = args.options();
@@ -124,11 +130,11 @@ async fn serve(args: &Args, scribe: &Scribe, out: &mut dyn Write) -> Result<Done
     options.listen = server.address();
     let policy = server.node().look(|machine| machine.config().deadlocks);
     if args.deadlocks.is_some_and(|wanted| wanted != policy) {
-        log(&format!("the directory was made with --deadlocks {policy}, and that stays so"));
+        warn!("the directory was made with --deadlocks {policy}, and that stays so");
     }
-    scribe.follow(&server);
-    args.greet(server.address(), policy, out)?;
-    let reloads = args.tokens.is_some();
+    let (version, address) = (env!("CARGO_PKG_VERSION"), server.address());
+    info!(version, data = %args.data.display(), "listens on {address}");
+    args.greet(address, policy, out)?;
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut trouble = None;
@@ -139,38 +145,37 @@ async fn serve(args: &Args, scribe: &Scribe, out: &mut dyn Write) -> Result<Done
                     match server.read_tokens_again() {
                         Ok(count) => {
                             let tokens = plural(count as u64, "token");
-                            log(&format!("{signal}: knows {tokens} now"));
+                            info!("{signal}: knows {tokens} now");
                         }
                         Err(error) => {
-                            log(&format!("{signal}: {error}; the tokens stay as they were"));
+                            error!("{signal}: {error}; the tokens stay as they were");
                         }
                     }
                     continue;
                 }
-                log(&format!("{signal}: stops"));
+                info!("{signal}: stops");
                 tokio::select! {
                     stopped = server.stop() => stopped.map_err(failure)?,
                     signal = stop(&mut signals, reloads) => return Ok(Done::signal(signal as i32)),
                 }
-                log("has stopped; sessions live on when it is up again");
+                info!("has stopped; sessions live on when it is up again");
                 return Ok(Done::Well);
             }
             why = ended(&server) => {
-                log(&format!("the node has failed: {why}"));
-                // Whatever that says, what failed is told.
+                error!("the node has failed: {why}");
+                // Whatever that says, what failed is logged.
                 let _ = timeout(PATIENCE, server.stop()).await;
                 tokio::select! {
-                    started = start_again(&options, &log) => server = started,
+                    started = start_again(&options) => server = started,
                     signal = stop(&mut signals, reloads) => return Ok(Done::signal(signal as i32)),
                 }
-                scribe.follow(&server);
-                log("is up again");
+                info!("is up again");
             }
             _ = look.tick() => {
                 let now = server.node().trouble();
                 match (&trouble, &now) {
-                    (None, Some(why)) => log(&format!("grants nothing: {why}")),
-                    (Some(_), None) => log("grants again"),
+                    (None, Some(why)) => error!("grants nothing: {why}"),
+                    (Some(_), None) => info!("grants again"),
                     _ => {}
                 }
                 trouble = now;
@@ -190,59 +195,11 @@ async fn stop(signals: &mut Signals, reloads: bool) -> Signal {
     }
 }
 
-/// How many lines may wait to be written.
-const LINES: usize = 256;
-
-/// Writes lines to standard error, from a thread of its own: if nobody reads them, the node goes on all the same, and
-/// lines are left out.
-struct Scribe {
-    lines: SyncSender<String>,
-    /// Closed when the thread has ended.
-    written: Receiver<()>,
-}
-
-impl Scribe {
-    fn new(terminal: Terminal) -> Self {
-        let (lines, queue) = sync_channel::<String>(LINES);
-        let (open, written) = sync_channel(0);
-        thread::spawn(move || {
-            let _open: SyncSender<()> = open;
-            for line in queue {
-                // Standard error may be closed; then there is nobody to tell.
-                let _ = writeln!(terminal.stderr(), "conclave: {line}");
-            }
-        });
-        Self { lines, written }
-    }
-
-    fn write(&self, line: &str) {
-        let _ = self.lines.try_send(line.to_owned());
-    }
-
-    /// Writes down what operators want to know of, until the node has stopped.
-    fn follow(&self, server: &Server) {
-        let (notices, lines) = (server.node().notices(), self.lines.clone());
-        thread::spawn(move || {
-            for line in notices {
-                if lines.send(line).is_err() {
-                    return;
-                }
-            }
-        });
-    }
-
-    /// Waits until all is written, unless nobody reads it.
-    fn finish(self) {
-        drop(self.lines);
-        let _ = self.written.recv_timeout(LOOK);
-    }
-}
-
 async fn ended(server: &Server) -> String {
     server.node().ended().await
 }
 
-async fn start_again(options: &ServeOptions, log: &impl Fn(&str)) -> Server {
+async fn start_again(options: &ServeOptions) -> Server {
     let mut said = String::new();
     loop {
         sleep(LOOK).await;
@@ -251,7 +208,7 @@ async fn start_again(options: &ServeOptions, log: &impl Fn(&str)) -> Server {
             Err(error) => {
                 let error = error.to_string();
                 if error != said {
-                    log(&format!("cannot start again: {error}"));
+                    error!("cannot start again: {error}");
                     said = error;
                 }
             }

@@ -26,11 +26,17 @@ impl Signals {
     /// Listens. What was ignored when the program was started stays ignored, for it and for what it runs:
     /// that is how `nohup` works.
     pub(crate) fn listen() -> io::Result<Self> {
+        Self::listen_even(None)
+    }
+
+    /// The same, but this one is heard even if it was ignored: under `nohup`, too, a node has to hear that it is to
+    /// read its files again.
+    pub(crate) fn listen_even(to: Option<Signal>) -> io::Result<Self> {
         let ignored = ignored();
         let (tell, told) = mpsc::unbounded_channel();
         for one in HEARD {
             let number = one as i32;
-            if ignored & (1 << (number - 1)) != 0 {
+            if ignored & (1 << (number - 1)) != 0 && to != Some(one) {
                 continue;
             }
             let mut comes = signal(SignalKind::from_raw(number))?;

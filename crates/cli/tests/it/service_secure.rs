@@ -67,6 +67,15 @@ fn tokens_say_who_may_do_what() {
 
 #[test]
 fn tokens_are_read_again_when_that_is_asked_for() {
+    read_tokens_again(Node::start);
+}
+
+#[test]
+fn tokens_are_read_again_under_nohup_too() {
+    read_tokens_again(Node::start_with_nohup);
+}
+
+fn read_tokens_again(start: fn(&[&str]) -> Node) {
     let folder = TempDir::new().expect("there is room");
     let tokens = folder.path().join("tokens.toml");
     let make = |name: &str, rights: &[&str]| {
@@ -81,7 +90,7 @@ fn tokens_are_read_again_when_that_is_asked_for() {
     let (late, late_entry) = make("late", &["--lock", "late/"]);
     let write = |text: &str| fs::write(&tokens, text).expect("it can be written");
     write(&format!("{root_entry}{ci_entry}"));
-    let mut node = Node::start(&["--tokens", tokens.to_str().expect("it is UTF-8")]);
+    let mut node = start(&["--tokens", tokens.to_str().expect("it is UTF-8")]);
     let lock = |node: &Node, token: &str, lock: &str| {
         let mut program = node.program(&["lock", lock, "--try", "--", "true"]);
         let output = program.env("CONCLAVE_AUTH_TOKEN", token).output().expect("it starts");
@@ -103,7 +112,8 @@ fn tokens_are_read_again_when_that_is_asked_for() {
         node.process().signal(Signal::SIGHUP);
         let line = eventually("an answer", || {
             let stderr = node.process().stderr();
-            stderr.lines().nth(said - 1).filter(|_| stderr.ends_with('\n')).map(str::to_owned)
+            let mut answers = stderr.lines().filter(|line| line.contains("SIGHUP"));
+            answers.nth(said - 1).filter(|_| stderr.ends_with('\n')).map(str::to_owned)
         });
         assert!(line.contains("SIGHUP") && line.contains(text), "{text:?} is not in {line:?}");
     };

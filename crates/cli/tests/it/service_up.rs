@@ -12,6 +12,7 @@ use crate::support::stderr;
 use conclave_client::{Client, Options, SessionOptions};
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, Uid};
+use serde_json::Value;
 use tempfile::TempDir;
 
 #[test]
@@ -238,11 +239,14 @@ fn a_node_tells_its_operator_of_deadlocks_and_of_what_was_taken_by_force() {
 
     let said = eventually("the last line", || {
         let said = node.process().stderr();
-        said.contains("it serves errors\n").then_some(said)
+        let told = said.lines().any(|line| line.contains("it serves errors"));
+        (told && said.ends_with('\n')).then_some(said)
     });
-    let lines: Vec<&str> = said.lines().collect();
+    let lines: Vec<&str> = said.lines().filter(|line| line.contains(" WARN ")).collect();
     assert_eq!(lines.len(), 4, "{said}");
-    assert!(lines.iter().all(|line| line.starts_with("conclave: ")), "{said}");
+    // Each has the time, to the day at least, in a form that sorts.
+    let is_stamped = |line: &&str| line.as_bytes()[4] == b'-' && line.as_bytes()[10] == b'T';
+    assert!(lines.iter().all(is_stamped), "{said}");
     for (line, parts) in lines.iter().zip([
         vec!["deadlock: ", "one@", "waits for y", "two@", "waits for x", "; two@", "refused x"],
         vec!["backup was taken from nightly@", &format!("token {token}: the disk\\nis needed")],
@@ -267,7 +271,38 @@ fn a_node_tells_its_operator_of_deadlocks_and_of_what_was_taken_by_force() {
     node.crash();
     node.restart();
     node.ends_with(0, &["lock", "backup", "--", "true"]);
+    assert!(!node.process().stderr().contains(" WARN "), "{}", node.process().stderr());
+}
+
+#[test]
+fn an_expired_session_is_logged_with_what_it_held_as_json_if_so_wanted() {
+    let mut node = Node::start(&["--log-format", "json"]);
+    let holder = node.begin(&["lock", "backup", "--ttl", "2s", "--name", "nightly"]);
+    let token: u64 = holder.line().parse().expect("it prints the token");
+    let session = node.holder("backup")["who"]["session"].clone();
+    holder.signal(Signal::SIGSTOP);
+    let expired = eventually("its expiry", || {
+        let said = node.process().stderr();
+        let mut events = said.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        events.find(|event| event["event"] == "session-expired")
+    });
+    assert_eq!((&expired["session"], &expired["level"]), (&session, &"WARN".into()), "{expired}");
+    let text = expired["message"].as_str().expect("there is text for people");
+    assert!(text.starts_with("nightly@"), "{text}");
+    assert!(text.contains(&format!("expired and lost backup (token {token})")), "{text}");
+    assert!(expired["timestamp"].as_str().is_some_and(|time| time.ends_with('Z')), "{expired}");
+    holder.signal(Signal::SIGCONT);
+}
+
+#[test]
+fn what_is_logged_can_be_chosen() {
+    let mut node = Node::start(&["--log-level", "error"]);
+    node.process().signal(Signal::SIGTERM);
+    node.process().ends_with(0);
     assert_eq!(node.process().stderr(), "");
+    let output = program(&["up", "--log-level", "loud=very"]).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("module=level"), "{}", stderr(&output));
 }
 
 #[test]

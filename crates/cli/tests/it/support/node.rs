@@ -150,6 +150,18 @@ impl Node {
         Self { process, folder, environment, address }
     }
 
+    /// Starts one that ignores SIGHUP from the beginning, as under `nohup`.
+    pub(crate) fn start_with_nohup(flags: &[&str]) -> Self {
+        let (folder, environment) = (TempDir::new().expect("there is room"), Environment::new());
+        let program = up_program(folder.path(), &environment, "127.0.0.1:0", flags);
+        let mut under = Command::new("sh");
+        under.args(["-c", "trap '' HUP; exec \"$@\"", "sh"]);
+        under.arg(program.get_program()).args(program.get_args());
+        under.envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let (process, address) = is_up(Process::start(folder.path(), under));
+        Self { process, folder, environment, address }
+    }
+
     /// It crashes.
     pub(crate) fn crash(&mut self) {
         self.process.signal(Signal::SIGKILL);
@@ -237,13 +249,21 @@ impl Node {
 }
 
 fn up(folder: &Path, environment: &Environment, listen: &str, flags: &[&str]) -> (Process, String) {
+    is_up(Process::start(folder, up_program(folder, environment, listen, flags)))
+}
+
+fn up_program(folder: &Path, environment: &Environment, listen: &str, flags: &[&str]) -> Command {
     let data = folder.join("data");
     let data = data.to_str().expect("it is UTF-8");
     let mut args = vec!["up", "--data", data, "--listen", listen, "--json"];
     args.extend(flags);
     let mut program = program(&args);
     program.envs(environment.iter().cloned());
-    let mut process = Process::start(folder, program);
+    program
+}
+
+/// Waits until a node is up, and says where.
+fn is_up(mut process: Process) -> (Process, String) {
     let up = eventually("a node that is up", || {
         let line = process.stdout();
         assert!(process.is_running() || line.ends_with('\n'), "{}", process.stderr());
