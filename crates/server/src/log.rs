@@ -134,7 +134,10 @@ impl Inner {
             self.encode(&change)?;
         }
         let place = self.journal.append(&mut self.buffer);
-        let place = place.inspect_err(|_| drop(FLUSH_ERRORS.fetch_add(1, Ordering::Relaxed)))?;
+        if place.is_err() {
+            FLUSH_ERRORS.fetch_add(1, Ordering::Relaxed);
+        }
+        let place = place?;
         self.content.apply(place, change);
         self.last = begun.elapsed();
         self.flushed.observe(self.last.as_secs_f64());
