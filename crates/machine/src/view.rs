@@ -199,6 +199,11 @@ impl Machine {
         self.sessions.get(&id).map(|session| self.view_session(id, session))
     }
 
+    /// For how long a session lives on if it is not renewed, by the time of the last command.
+    pub fn left(&self, id: SessionId) -> Option<Duration> {
+        self.sessions.get(&id).map(|session| session.deadline.since(self.clock()))
+    }
+
     /// The elections, in the order of their names.
     pub fn elections(&self) -> impl Iterator<Item = ElectionView> {
         self.elections.iter().map(|(name, election)| self.view_election(name, election))

@@ -10,7 +10,7 @@ use conclave_machine::{Command, Machine, SessionId};
 use tokio::task::AbortHandle;
 
 use crate::clock::Clock;
-use crate::hub::{Renewal, Target};
+use crate::hub::{Renewal, Target, refuse};
 use crate::proposer::{Haste, Proposer};
 use crate::state::State;
 
@@ -21,6 +21,13 @@ const LOOK: u64 = 5;
 
 /// The task that beats; it ends with the node.
 pub(crate) struct Beat(pub(crate) AbortHandle);
+
+impl Beat {
+    /// From now on, no time passes by itself.
+    pub(crate) fn stop(&self) {
+        self.0.abort();
+    }
+}
 
 impl Drop for Beat {
     fn drop(&mut self) {
@@ -64,6 +71,13 @@ pub(crate) struct Renewals(Mutex<Vec<Renewal>>);
 impl Renewals {
     pub(crate) fn add(&self, renewal: Renewal) {
         self.0.lock().expect("nobody panics with it").push(renewal);
+    }
+
+    /// None of those that were gathered lives on by this.
+    pub(crate) fn refuse_all(&self, why: &str) {
+        if let Some((_, target)) = self.take() {
+            refuse(target, why);
+        }
     }
 
     fn take(&self) -> Option<(Command, Target)> {

@@ -1,9 +1,10 @@
 //! The same over HTTP, in JSON, for curl and whoever else does without gRPC.
 //!
 //! * `routes` is the table of all that can be asked.
-//! * `body` reads questions, `openapi` describes them, `origin` keeps other people's web pages out.
+//! * `body` reads questions, `events` tells what happens to a session, `openapi` describes them, `origin` keeps other people's web pages out.
 
 mod body;
+mod events;
 mod openapi;
 mod origin;
 mod routes;
@@ -32,6 +33,7 @@ use v1::tell::What as Told;
 use crate::access::{Caller, Right};
 use crate::grpc::observation;
 use crate::listen::HangUp;
+use crate::node::STOPPING;
 use crate::plain::converse;
 use crate::service::{Kind, Service, kind_of};
 use crate::talk::Talk;
@@ -90,7 +92,8 @@ impl Site {
         let service = &*self.service;
         let uri = request.uri().clone();
         let caller = match route.does {
-            Does::Health => return Ok(self.health()),
+            Does::Live => return Ok(ok(json!({ "status": "ok" }))),
+            Does::Ready => return Ok(self.readiness()),
             Does::Describe => {
                 return Ok(([(CONTENT_TYPE, "application/json")], self.description.clone())
                     .into_response());
@@ -102,16 +105,16 @@ impl Site {
             }
         };
         Ok(match route.does {
-            Does::Open => self.open(&caller, Fields::of(request).await?).await?,
+            Does::Open => self.open(&caller, self.fields(request).await?).await?,
             Does::Ask(read) => {
-                let mut fields = Fields::of(request).await?;
+                let mut fields = self.fields(request).await?;
                 let (handle, number) = (fields.handle()?, fields.number()?);
                 let asked = read(&mut fields)?;
                 fields.finish()?;
                 self.ask(&caller, handle, number, asked).await?
             }
             Does::Cancel => {
-                let mut fields = Fields::of(request).await?;
+                let mut fields = self.fields(request).await?;
                 let (handle, request) = (fields.handle()?, fields.undone()?);
                 fields.finish()?;
                 self.ask(&caller, handle, 0, Asked::Cancel(v1::Cancel { request })).await?
@@ -119,6 +122,13 @@ impl Site {
             Does::Observe => {
                 let hang_up = request.extensions().get().cloned();
                 self.observe(&caller, &uri, hang_up)?
+            }
+            Does::Events => {
+                let hang_up = request.extensions().get().cloned();
+                let mut fields = self.fields(request).await?;
+                let handle = fields.handle()?;
+                fields.finish()?;
+                events::events(&self.service, &caller, handle, hang_up)?
             }
             Does::Locks => ok(service.locks(&caller, &query(&uri)?)),
             Does::Sessions => ok(service.sessions(&caller, &query(&uri)?)?),
@@ -131,19 +141,32 @@ impl Site {
             Does::Graph => ok(service.graph(&caller)?),
             Does::Status => ok(service.status()),
             Does::ForceRelease => {
-                let take = Fields::of(request).await?.read()?;
+                let take = self.fields(request).await?.read()?;
                 ok(service.force_release(&caller, take).await?)
             }
-            Does::Expel => ok(service.expel(&caller, Fields::of(request).await?.read()?).await?),
-            Does::Depose => ok(service.depose(&caller, Fields::of(request).await?.read()?).await?),
+            Does::Expel => ok(service.expel(&caller, self.fields(request).await?.read()?).await?),
+            Does::Depose => {
+                ok(service.depose(&caller, self.fields(request).await?.read()?).await?)
+            }
             Does::Metrics => {
                 caller.may_all(Right::Observe)?;
                 let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
                 ([(CONTENT_TYPE, kind)], service.node.figures()).into_response()
             }
             Does::Talk => self.talk(caller, request)?,
-            Does::Health | Does::Describe | Does::Welcome => unreachable!("answered above"),
+            Does::Live | Does::Ready | Does::Describe | Does::Welcome => {
+                unreachable!("answered above")
+            }
         })
+    }
+
+    /// Reads a body, unless it does not come in time, or the server closes meanwhile.
+    async fn fields(&self, request: Request) -> Result<Fields, Refusal> {
+        let Service { closing, bounds, .. } = &*self.service;
+        match closing.run_until_cancelled(Fields::of(request, bounds.patience)).await {
+            Some(fields) => fields,
+            None => Err(failed(codes::UNAVAILABLE, STOPPING).into()),
+        }
     }
 
     async fn open(&self, caller: &Caller, mut fields: Fields) -> Result<Response, Refusal> {
@@ -217,7 +240,7 @@ impl Site {
         Ok((StatusCode::SWITCHING_PROTOCOLS, headers).into_response())
     }
 
-    fn health(&self) -> Response {
+    fn readiness(&self) -> Response {
         match self.service.node.illness() {
             None => ok(json!({ "status": "ok" })),
             Some(trouble) => Refusal::from(failed(codes::UNAVAILABLE, trouble)).into_response(),

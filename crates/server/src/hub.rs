@@ -62,6 +62,8 @@ pub(crate) struct Hub {
     proposed: BTreeMap<u64, Vec<(Target, Instant)>>,
     /// Where a session's client is.
     sessions: BTreeMap<SessionId, Outbound>,
+    /// Who else is told what happens to a session.
+    listeners: BTreeMap<SessionId, Vec<Outbound>>,
     /// Who waits for the answer to a single request.
     callers: BTreeMap<(SessionId, RequestId), oneshot::Sender<Told>>,
     observers: BTreeMap<Name, Vec<Outbound>>,
@@ -73,6 +75,7 @@ pub(crate) struct Hub {
 #[derive(Default)]
 struct Interests {
     sessions: BTreeSet<SessionId>,
+    listens: BTreeSet<SessionId>,
     elections: BTreeSet<Name>,
 }
 
@@ -133,6 +136,19 @@ impl Hub {
         self.connections.get(&to.connection()).map_or(0, |interests| interests.sessions.len())
     }
 
+    /// From now on, what happens to a session goes there, too. Says to how many that makes.
+    pub(crate) fn listen(&mut self, session: SessionId, to: &Outbound) -> usize {
+        if to.is_over() {
+            return 0;
+        }
+        let interests = self.connections.entry(to.connection()).or_default();
+        let listeners = self.listeners.entry(session).or_default();
+        if interests.listens.insert(session) {
+            listeners.push(to.clone());
+        }
+        listeners.len()
+    }
+
     /// From now on, changes of an election go there, too. Says how many elections that makes.
     pub(crate) fn observe(&mut self, election: &Name, to: &Outbound) -> usize {
         if to.is_over() {
@@ -163,6 +179,14 @@ impl Hub {
         let Some(interests) = self.connections.remove(&connection) else { return };
         for session in interests.sessions {
             self.sessions.remove(&session);
+        }
+        for session in interests.listens {
+            if let Some(listeners) = self.listeners.get_mut(&session) {
+                listeners.retain(|to| to.connection() != connection);
+                if listeners.is_empty() {
+                    self.listeners.remove(&session);
+                }
+            }
         }
         for election in interests.elections {
             self.unobserve(&election, connection);
@@ -240,6 +264,10 @@ impl Hub {
             Event::Ended { session, cause } => {
                 self.push(session, 0, || ended(cause));
                 self.detach(session);
+                // Nothing can happen to it any more.
+                for to in self.listeners.remove(&session).unwrap_or_default() {
+                    to.end();
+                }
             }
             // Whatever else ends a hold is known to its holder, or ends its session.
             Event::Released { lock, agent, token, cause: cause @ Cause::Forced } => {
@@ -267,8 +295,16 @@ impl Hub {
     }
 
     fn push(&self, session: SessionId, id: u64, what: impl FnOnce() -> Told) {
-        if let Some(to) = self.sessions.get(&session) {
-            to.tell(session.0, id, what());
+        let listeners = self.listeners.get(&session).filter(|_| id == 0);
+        match (self.sessions.get(&session), listeners) {
+            (None, None) => {}
+            (Some(to), None) => to.tell(session.0, id, what()),
+            (to, Some(listeners)) => {
+                let what = what();
+                for to in to.into_iter().chain(listeners) {
+                    to.tell(session.0, id, what.clone());
+                }
+            }
         }
     }
 

@@ -15,16 +15,18 @@
 //! * `service` answers whatever clients may ask, `access` and `tokens` know who may, `translate` stands between their
 //!   language and the machine's.
 //! * `talk` is one client's stream, over `grpc`, which has the methods, or `plain`; `http` is the same for curl; `serve`
-//!   puts them together, behind the socket of `listen`; `metrics` and `process_metrics` are
-//!   what is counted.
+//!   puts them together, behind the socket of `listen`; `admission` bounds how many there are, and `idle` closes those
+//!   on which nothing is asked; `metrics` and `process_metrics` are what is counted.
 
 mod access;
+mod admission;
 mod awake;
 mod clock;
 mod grpc;
 mod heart;
 mod http;
 mod hub;
+mod idle;
 mod listen;
 mod log;
 mod metrics;
@@ -45,6 +47,7 @@ mod translate;
 use conclave_machine::{Command, Time};
 use serde::{Deserialize, Serialize};
 
+pub use admission::raise_descriptor_limit;
 pub use awake::keep_awake;
 pub use listen::Tls;
 pub use node::{Node, NodeError, Options};

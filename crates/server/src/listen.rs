@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::task::AtomicWaker;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::counter::Counter;
 use rustix::net::sockopt;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -23,6 +23,9 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+use crate::admission::{Admission, Place, refuse};
+use crate::metrics::Metrics;
 
 /// With what a server shows who it is, and finds out who others are. All files are PEM.
 #[derive(Clone, Debug)]
@@ -74,11 +77,13 @@ impl Tls {
 
 /// How many connections may wait to be taken, when many come at once.
 const BACKLOG: u32 = 4096;
-/// How long a client may take to say the first word.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How often a client that says nothing is asked whether it is there.
 const PROBES: u32 = 3;
+
+/// The shortest and the longest pause after the system has refused to hand over a connection.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Listens, and takes nobody yet.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
@@ -88,37 +93,80 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// Takes whoever comes, until the server closes and all have gone; but those whose connection was upgraded go by
-/// themselves.
-pub(crate) async fn take_all<F>(
-    listener: TcpListener,
-    tls: Option<TlsAcceptor>,
-    silence: Duration,
-    counted: Gauge,
-    closing: CancellationToken,
-    serve: impl Fn(Connection) -> F + Clone + Send + 'static,
-) where
-    F: Future<Output = ()> + Send,
-{
-    let served = TaskTracker::new();
-    while let Some(come) = closing.run_until_cancelled(listener.accept()).await {
-        let Ok((tcp, _)) = come else {
-            // There may be too many at present.
-            tokio::time::sleep(Duration::from_millis(50)).await;
-            continue;
-        };
-        let (tls, counted, serve) = (tls.clone(), Counted::one(&counted), serve.clone());
-        let closing = closing.clone();
-        served.spawn(async move {
-            let greeted = tokio::time::timeout(PATIENCE, greet(tcp, tls, silence));
-            if let Some(Ok(Ok(io))) = closing.run_until_cancelled(greeted).await {
-                serve(Connection::new(io, counted)).await;
+/// How clients are taken.
+pub(crate) struct Door {
+    pub(crate) listener: TcpListener,
+    pub(crate) tls: Option<TlsAcceptor>,
+    /// After so long without a word a client is asked whether it is there.
+    pub(crate) silence: Duration,
+    /// How long a client may take until it has said who it is, or anything at all.
+    pub(crate) patience: Duration,
+    pub(crate) admission: Admission,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl Door {
+    /// Takes clients until the server closes and all have gone; but those whose connection was upgraded go by
+    /// themselves.
+    pub(crate) async fn take_all<F>(
+        self,
+        closing: CancellationToken,
+        serve: impl Fn(Connection) -> F + Clone + Send + 'static,
+    ) where
+        F: Future<Output = ()> + Send,
+    {
+        let served = TaskTracker::new();
+        let mut pause = SHORTEST_PAUSE;
+        while let Some(come) = closing.run_until_cancelled(self.listener.accept()).await {
+            let tcp = match come {
+                Ok((tcp, _)) => tcp,
+                // That one has gone again; the next may stay.
+                Err(error) if is_of_one_client(&error) => continue,
+                Err(error) => {
+                    self.metrics.accept_errors.inc();
+                    tracing::warn!(%error, "cannot take connections, and tries again");
+                    closing.run_until_cancelled(tokio::time::sleep(pause)).await;
+                    pause = (pause * 2).min(LONGEST_PAUSE);
+                    continue;
+                }
+            };
+            pause = SHORTEST_PAUSE;
+            let (tls, closing) = (self.tls.clone(), closing.clone());
+            let Self { silence, patience, .. } = self;
+            let greeted = async move {
+                let greeted = tokio::time::timeout(patience, greet(tcp, tls, silence));
+                closing.run_until_cancelled(greeted).await?.ok()?.ok()
+            };
+            if let Some(place) = self.admission.admit() {
+                let (serve, unresponsive) = (serve.clone(), self.metrics.unresponsive.clone());
+                served.spawn(async move {
+                    if let Some(io) = greeted.await {
+                        serve(Connection::new(io, place, unresponsive)).await;
+                    }
+                });
+            } else {
+                let (turned_away, reason) =
+                    (self.admission.turn_away().await, self.admission.reason());
+                served.spawn(async move {
+                    match greeted.await {
+                        Some(Io::Plain(tcp)) => refuse(tcp, &reason).await,
+                        Some(Io::Tls(tls)) => refuse(tls, &reason).await,
+                        None => {}
+                    }
+                    drop(turned_away);
+                });
             }
-        });
+        }
+        drop(self);
+        served.close();
+        served.wait().await;
     }
-    drop(listener);
-    served.close();
-    served.wait().await;
+}
+
+/// Whether only the client that was to be taken is concerned.
+fn is_of_one_client(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
 
 /// Waits until a client has said who it is, or anything at all.
@@ -152,7 +200,9 @@ async fn greet(tcp: TcpStream, tls: Option<TlsAcceptor>, silence: Duration) -> i
 pub(crate) struct Connection {
     io: Io,
     hang_up: HangUp,
-    _counted: Counted,
+    /// Counts those whose system has not confirmed anything for too long; each once.
+    unresponsive: Option<Counter>,
+    _place: Place,
 }
 
 /// Ends a connection at once, whatever is still to be sent.
@@ -187,25 +237,21 @@ enum Io {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// One of those that are counted.
-struct Counted(Gauge);
-
-impl Counted {
-    fn one(gauge: &Gauge) -> Self {
-        gauge.inc();
-        Self(gauge.clone())
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
-}
-
 impl Connection {
-    fn new(io: Io, counted: Counted) -> Self {
-        Self { io, hang_up: HangUp::default(), _counted: counted }
+    fn new(io: Io, place: Place, unresponsive: Counter) -> Self {
+        let unresponsive = Some(unresponsive);
+        Self { io, hang_up: HangUp::default(), unresponsive, _place: place }
+    }
+
+    /// Takes note of it if the system has given the client up: it has closed its window, or its cable is cut.
+    fn note<T>(&mut self, result: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if let Poll::Ready(Err(error)) = &result
+            && error.kind() == io::ErrorKind::TimedOut
+            && let Some(unresponsive) = self.unresponsive.take()
+        {
+            unresponsive.inc();
+        }
+        result
     }
 
     /// With which it can be ended from elsewhere.
@@ -216,8 +262,9 @@ impl Connection {
 
 /// Does the same with whichever it is.
 macro_rules! with_io {
-    ($connection:expr, $io:ident => $work:expr) => {
-        match &mut $connection.get_mut().io {
+    ($connection:expr, $io:ident => $work:expr) => {{
+        let connection = $connection.get_mut();
+        let result = match &mut connection.io {
             Io::Plain(tcp) => {
                 let $io = Pin::new(tcp);
                 $work
@@ -226,8 +273,9 @@ macro_rules! with_io {
                 let $io = Pin::new(&mut **tls);
                 $work
             }
-        }
-    };
+        };
+        connection.note(result)
+    }};
 }
 
 impl AsyncRead for Connection {

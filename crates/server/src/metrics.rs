@@ -32,10 +32,19 @@ pub(crate) struct Metrics {
     commands: Histogram,
     /// How long it takes until what was appended to the log is on disk.
     pub(crate) flushed: Histogram,
-    /// Connections that are there.
+    /// Connections that are there, and how many there may be.
     pub(crate) connections: Gauge,
-    /// Clients that were cut off since they did not read.
-    pub(crate) cut_off: Counter,
+    pub(crate) most_connections: Gauge,
+    /// Connections that were refused, since there were as many as there may be.
+    pub(crate) connections_refused: Counter,
+    /// How often the system refused to hand over a connection.
+    pub(crate) accept_errors: Counter,
+    /// Clients that were cut off since they did not read: too much waited to be sent to them.
+    pub(crate) behind: Counter,
+    /// Clients that were given up by the system: what was sent to them was not taken, or not even confirmed.
+    pub(crate) unresponsive: Counter,
+    /// Connections that were closed since nothing was asked on them.
+    pub(crate) idle: Counter,
     refused: Family<Code, Counter>,
     sessions: Gauge,
     locks: Gauge,
@@ -64,6 +73,11 @@ struct Code {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ForCause {
     cause: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ForReason {
+    reason: &'static str,
 }
 
 /// A counter for each cause.
@@ -140,6 +154,8 @@ fn spans() -> Histogram {
 impl Metrics {
     pub(crate) fn new() -> Self {
         let (released, ended) = (Family::default(), Family::default());
+        let cut_off = Family::<ForReason, Counter>::default();
+        let cut_off_for = |reason| cut_off.get_or_create(&ForReason { reason }).clone();
         let mut metrics = Self {
             registry: Registry::default(),
             grants: Counter::default(),
@@ -153,7 +169,12 @@ impl Metrics {
             commands: Histogram::new(exponential_buckets(1.0, 2.0, 11)),
             flushed: spans(),
             connections: Gauge::default(),
-            cut_off: Counter::default(),
+            most_connections: Gauge::default(),
+            connections_refused: Counter::default(),
+            accept_errors: Counter::default(),
+            behind: cut_off_for("behind"),
+            unresponsive: cut_off_for("unresponsive"),
+            idle: cut_off_for("idle"),
             refused: Family::default(),
             sessions: Gauge::default(),
             locks: Gauge::default(),
@@ -165,6 +186,7 @@ impl Metrics {
             disk_reserve: Gauge::default(),
         };
         metrics.register(released, ended);
+        metrics.register_connections(cut_off);
         metrics
     }
 
@@ -183,7 +205,6 @@ impl Metrics {
         all.register("holds", "Locks held, by each holder", self.holds.clone());
         all.register("waits", "Requests that wait", self.waits.clone());
         all.register("elections", "Elections that somebody stands in", self.elections.clone());
-        all.register("connections", "Connections of clients", self.connections.clone());
         all.register("grants", "Locks granted", self.grants.clone());
         all.register("releases", "Locks held no more, by what ended it", released);
         all.register(
@@ -197,11 +218,6 @@ impl Metrics {
             "refusals",
             "Questions answered with an error, by its code",
             self.refused.clone(),
-        );
-        all.register(
-            "clients_cut_off",
-            "Clients cut off since they did not read",
-            self.cut_off.clone(),
         );
         all.register("log_entries", "Entries of the log carried out", self.entries.clone());
         all.register(
@@ -217,6 +233,20 @@ impl Metrics {
             "From when a release was received until the next in the queue was granted the lock";
         span("handoff_delay", help, &self.handed_over);
         span("log_flush", "From when an entry was appended until it was on disk", &self.flushed);
+    }
+
+    fn register_connections(&mut self, cut_off: Family<ForReason, Counter>) {
+        let all = &mut self.registry;
+        all.register("connections", "Connections of clients", self.connections.clone());
+        let help = "Connections that there may be; more are refused";
+        all.register("connections_limit", help, self.most_connections.clone());
+        let help = "Connections refused, since there were as many as there may be";
+        all.register("connections_refused", help, self.connections_refused.clone());
+        let help = "How often the system refused to hand over a connection";
+        all.register("accept_errors", help, self.accept_errors.clone());
+        let help = "Clients cut off: behind did not read what was sent to them, unresponsive confirmed nothing, idle \
+                    asked nothing";
+        all.register("clients_cut_off", help, cut_off);
     }
 
     /// Somebody was refused something.

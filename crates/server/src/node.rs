@@ -2,10 +2,10 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use conclave_machine::{Call, Command, Config, Error, Machine, Patience, Reply, Time};
+use conclave_machine::{Call, Command, Config, Error, Machine, Patience, Reply, SessionId, Time};
 use futures_util::future::BoxFuture;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{BasicNode, Raft};
@@ -60,6 +60,8 @@ pub struct Node {
     log: Log,
     pub(crate) metrics: Arc<Metrics>,
     beat: Beat,
+    /// Whether it is about to stop, and takes no more commands.
+    draining: RwLock<bool>,
     /// When it was started, by its clock.
     begun: Time,
     /// Held for as long as the node is up.
@@ -177,6 +179,7 @@ impl Node {
             log,
             metrics,
             beat,
+            draining: RwLock::new(false),
             begun,
             _lock: lock,
         };
@@ -194,7 +197,11 @@ impl Node {
     /// Has a command written and carried out, and its target told what came of it. While the disk is
     /// nearly full, only what helps is done: to give something back, and to keep what one has.
     pub(crate) fn submit(&self, command: Command, target: Target) {
-        if takes(&command)
+        // Held until the command is in the queue, so that none comes after the last.
+        let draining = self.draining.read().unwrap_or_else(PoisonError::into_inner);
+        if *draining {
+            refuse(target, STOPPING);
+        } else if takes(&command)
             && let Some(trouble) = self.trouble()
         {
             refuse(target, &trouble);
@@ -202,6 +209,20 @@ impl Node {
             let haste = self.haste(&command);
             self.proposer.submit(command, target, haste);
         }
+    }
+
+    /// Takes no more commands, and waits until all that it has taken are carried out and answered. From then on
+    /// nothing is granted and no lease ends, because the time of the log stands still.
+    pub(crate) async fn drain(&self) {
+        *self.draining.write().unwrap_or_else(PoisonError::into_inner) = true;
+        self.beat.stop();
+        self.renewals.refuse_all(STOPPING);
+        let (task, last) = oneshot::channel();
+        // It changes nothing, and comes after all others.
+        let nothing = Command::KeepAlive { sessions: Vec::new() };
+        self.proposer.submit(nothing, Target::Task(task), Haste::Urgent);
+        // If the node has failed, nothing more comes.
+        let _ = last.await;
     }
 
     /// Whoever asks for a lock that others wait for waits, too, and is in no hurry to be written down.
@@ -218,7 +239,12 @@ impl Node {
 
     /// Lets sessions live on: with all others for which that is asked at about the same time.
     pub(crate) fn keep_alive(&self, renewal: Renewal) {
-        self.renewals.add(renewal);
+        let draining = self.draining.read().unwrap_or_else(PoisonError::into_inner);
+        if *draining {
+            refuse(renewal.target, STOPPING);
+        } else {
+            self.renewals.add(renewal);
+        }
     }
 
     /// The time, by its clock.
@@ -259,6 +285,15 @@ impl Node {
     pub(crate) fn see<T>(&self, see: impl FnOnce(Eye<'_>) -> T) -> T {
         let now = self.clock.now();
         self.state.look(|machine| see(Eye { machine, now: now.max(machine.now()) }))
+    }
+
+    /// For how long a session lives on if it is not renewed.
+    pub(crate) fn left(&self, session: SessionId) -> Option<Duration> {
+        let now = self.clock.now();
+        self.state.look(|machine| {
+            let passed = now.max(machine.now()).since(machine.now());
+            machine.left(session).map(|left| left.saturating_sub(passed))
+        })
     }
 
     /// A number greater than all that were given out before, in this life and in those before it.
@@ -310,6 +345,10 @@ impl Node {
         }
     }
 }
+
+/// Why nothing is done any more.
+pub(crate) const STOPPING: &str =
+    "the node is stopping; ask again when it is up, with the same number if there was one";
 
 /// Whether a command takes something, rather than to give it back or to keep it.
 fn takes(command: &Command) -> bool {

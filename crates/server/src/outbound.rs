@@ -13,10 +13,7 @@ use prometheus_client::metrics::counter::Counter;
 use tokio_util::sync::DropGuard;
 
 use crate::listen::HangUp;
-
-/// How many things may wait to be sent to one client. One that is so far behind is cut off; it may come
-/// again and ask for what it has missed.
-pub(crate) const BEHIND: usize = 16 * 1024;
+use crate::service::Bounds;
 
 /// The way to a client. Clones are the same way.
 #[derive(Clone)]
@@ -33,6 +30,9 @@ struct Way {
     /// Questions that are not answered yet, and how many of them there may be.
     open: AtomicUsize,
     most_open: usize,
+    /// How many things may wait to be sent. A client that is further behind is cut off; it may come again and ask
+    /// for what it has missed.
+    most_queued: usize,
     /// Ends the connection itself, for one that does not read is not told anything by other means.
     hang_up: Option<HangUp>,
     /// Counts those that did not read.
@@ -40,10 +40,10 @@ struct Way {
 }
 
 impl Outbound {
-    /// A way on which so many questions may be open.
+    /// The way to a connection's client.
     pub(crate) fn new(
         connection: u64,
-        most_open: usize,
+        bounds: &Bounds,
         hang_up: Option<HangUp>,
         cut_off: Counter,
     ) -> Self {
@@ -53,7 +53,8 @@ impl Outbound {
             sender: AtomicWaker::new(),
             over: AtomicBool::new(false),
             open: AtomicUsize::new(0),
-            most_open,
+            most_open: bounds.in_flight,
+            most_queued: bounds.queued.max(1),
             hang_up,
             cut_off,
         }))
@@ -69,15 +70,15 @@ impl Outbound {
         }
         let mut queue = self.queue();
         let waiting = queue.len();
-        if waiting < BEHIND {
+        if waiting < self.0.most_queued {
             queue.push_back(Tell { session, id, what: Some(what) });
         }
         drop(queue);
-        match waiting {
-            0 => self.0.sender.wake(),
-            BEHIND.. => self.cut_off(),
-            // It was woken for the first of them.
-            _ => {}
+        if waiting == 0 {
+            // It is woken for the first of them.
+            self.0.sender.wake();
+        } else if waiting >= self.0.most_queued {
+            self.cut_off();
         }
     }
 

@@ -1,5 +1,6 @@
 //! The listening socket, and all that answers there.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,7 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
+use prometheus_client::metrics::counter::Counter;
 use thiserror::Error;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -26,9 +28,11 @@ use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
 use crate::access::Access;
+use crate::admission::{self, Admission};
 use crate::grpc::Grpc;
 use crate::http::{self, Hosts};
-use crate::listen::{self, Connection, Tls};
+use crate::idle::{Activity, Given};
+use crate::listen::{self, Connection, Door, Tls};
 use crate::service::{Bounds, Service};
 use crate::tokens::Tokens;
 use crate::{Node, NodeError, Options};
@@ -97,6 +101,17 @@ pub enum ServeError {
          (--client-ca), or listen on 127.0.0.1, or say --insecure if nobody else can get there"
     )]
     Open(SocketAddr, &'static str),
+    /// There may not be so many connections.
+    #[error(
+        "there is room for {room} connections and not for {wanted}, because each is an open file; raise the limit \
+         (ulimit -n, or LimitNOFILE in a systemd unit), or ask for fewer with --connections"
+    )]
+    Room {
+        /// How many were asked for.
+        wanted: usize,
+        /// For how many there is room.
+        room: usize,
+    },
     /// A certificate or a key cannot be used.
     #[error("cannot use TLS: {0}")]
     Tls(String),
@@ -149,8 +164,8 @@ async fn report_health(health: HealthReporter, service: Weak<Service>) {
 /// How connections are served.
 fn way(bounds: &Bounds) -> Builder<TokioExecutor> {
     let mut way = Builder::new(TokioExecutor::new());
-    // With a timer, those who do not finish their question in time are not waited for.
-    way.http1().timer(TokioTimer::new());
+    // Who does not finish a question in time is not waited for; see `idle`.
+    way.http1().timer(TokioTimer::new()).header_read_timeout(None);
     way.http2()
         .timer(TokioTimer::new())
         .keep_alive_interval(bounds.silence)
@@ -161,25 +176,49 @@ fn way(bounds: &Bounds) -> Builder<TokioExecutor> {
     way
 }
 
-/// Answers whatever is asked on a connection, until it ends, or the server does.
-async fn serve(
+/// How long a client may take to hear that the connection ends.
+const FAREWELL: Duration = Duration::from_millis(500);
+
+/// Answers whatever is asked on connections.
+#[derive(Clone)]
+struct Answers {
     way: Builder<TokioExecutor>,
-    connection: Connection,
     routes: Router,
+    patience: Duration,
+    idle: Counter,
     closing: CancellationToken,
-) {
-    let hang_up = connection.hang_up();
-    let answer = service_fn(move |mut request: Request<Incoming>| {
-        request.extensions_mut().insert(hang_up.clone());
-        routes.clone().call(request)
-    });
-    let mut served = pin!(way.serve_connection_with_upgrades(TokioIo::new(connection), answer));
-    // How it ended is between the two of them.
-    if closing.run_until_cancelled(served.as_mut()).await.is_none() {
+}
+
+impl Answers {
+    /// Answers whatever is asked on a connection, until it ends, nothing is asked any more, or the server ends.
+    async fn serve(self, connection: Connection) {
+        let Self { way, routes, patience, idle, closing } = self;
+        let (hang_up, activity) = (connection.hang_up(), Activity::new());
+        let asked = activity.clone();
+        let answer = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(hang_up.clone());
+            let answering = asked.begin();
+            let answer = routes.clone().call(request);
+            async move {
+                let answer = answer.await?;
+                Ok::<_, Infallible>(answer.map(|body| Given::new(body, answering)))
+            }
+        });
+        let mut served = pin!(way.serve_connection_with_upgrades(TokioIo::new(connection), answer));
+        tokio::select! {
+            biased;
+            // How it ended is between the two of them.
+            _ = served.as_mut() => return,
+            () = closing.cancelled() => {}
+            () = activity.idle_for(patience) => drop(idle.inc()),
+        }
         served.as_mut().graceful_shutdown();
-        let _ = served.await;
+        let _ = tokio::time::timeout(FAREWELL, served).await;
     }
 }
+
+/// How long it may take until the last commands are on disk.
+const DRAINING: Duration = Duration::from_secs(5);
 
 /// For how many milliseconds connections that do not end are waited for.
 const PATIENCE: u32 = 2000;
@@ -203,6 +242,12 @@ impl Server {
     async fn begin(options: ServeOptions) -> Result<Self, ServeError> {
         options.check_openness()?;
         let ServeOptions { node, listen, bounds, tls, tokens, .. } = options;
+        let room = admission::room();
+        let most = match bounds.connections {
+            Some(wanted) if wanted > room => return Err(ServeError::Room { wanted, room }),
+            Some(wanted) => wanted,
+            None => room,
+        };
         let certified = tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
         let tls = tls.map(|tls| tls.read()).transpose().map_err(ServeError::Tls)?;
         let access = match &tokens {
@@ -227,23 +272,33 @@ impl Server {
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
             .build_v1()
             .expect("the descriptors are well-formed");
-        let grpc = Routes::new(grpc).add_service(healthy).add_service(reflection);
+        // Many tools still ask by the name that it had first.
+        let reflection_before = tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            .build_v1alpha()
+            .expect("the descriptors are well-formed");
+        let grpc = Routes::new(grpc).add_service(healthy);
+        let grpc = grpc.add_service(reflection).add_service(reflection_before);
         let hosts = if address.ip().is_loopback() && !known { Hosts::Local } else { Hosts::Any };
         let routes = http::add_routes(grpc.into_axum_router(), &service, hosts);
-        let closing = service.closing.clone();
-        let way = way(&bounds);
-        let serve = {
-            let closing = closing.clone();
-            move |connection| serve(way.clone(), connection, routes.clone(), closing.clone())
+        let (closing, metrics) = (service.closing.clone(), service.node.metrics.clone());
+        let answers = Answers {
+            way: way(&bounds),
+            routes,
+            patience: bounds.patience,
+            idle: metrics.idle.clone(),
+            closing: closing.clone(),
         };
-        let server = listen::take_all(
+        let door = Door {
             listener,
             tls,
-            bounds.silence,
-            service.node.metrics.connections.clone(),
-            closing,
-            serve,
-        );
+            silence: bounds.silence,
+            patience: bounds.patience,
+            admission: Admission::of(most, metrics.clone()),
+            metrics,
+        };
+        let server = door.take_all(closing, move |connection| answers.clone().serve(connection));
         Ok(Self { address, service, tokens, listening: tokio::spawn(server) })
     }
 
@@ -274,6 +329,8 @@ impl Server {
 
     async fn end(self) -> Result<(), ServeError> {
         let Self { service, listening, .. } = self;
+        // First of all nothing is granted any more, since it could not be told; but what was granted is told.
+        let _ = tokio::time::timeout(DRAINING, service.node.drain()).await;
         service.close();
         // A connection that does not end by itself is not waited for.
         let _ = tokio::time::timeout(Duration::from_millis(PATIENCE.into()), listening).await;

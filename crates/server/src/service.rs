@@ -1,5 +1,6 @@
 //! What can be asked of a node, however it is asked: each method checks who asks, and answers.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use v1::tell::What as Told;
 use crate::access::{Access, Caller, Right};
 use crate::hub::{Renewal, Target};
 use crate::listen::HangUp;
-use crate::node::Node;
+use crate::node::{Node, STOPPING};
 use crate::outbound::{Answers, Outbound};
 use crate::translate::{self, failed, millis};
 
@@ -37,19 +38,38 @@ pub struct Bounds {
     pub sessions: usize,
     /// Elections that one connection observes.
     pub observed: usize,
+    /// What may wait to be sent to one connection; a client that is further behind is cut off.
+    pub queued: usize,
     /// A client that has been silent for so long is asked whether it is there; one that does not answer for
     /// as long again is not.
     pub silence: Duration,
+    /// A connection on which nothing is asked for so long is closed; one that has become a stream is not.
+    pub patience: Duration,
+    /// Connections of all clients together. If nothing is said, as many as this process may have open files, less
+    /// some for the node itself.
+    pub connections: Option<usize>,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        let silence = Duration::from_secs(10);
-        Self { in_flight: 4096, sessions: 20_000, observed: 1000, silence }
+        Self {
+            in_flight: 4096,
+            sessions: 20_000,
+            observed: 1000,
+            queued: 16 * 1024,
+            silence: Duration::from_secs(10),
+            patience: Duration::from_secs(30),
+            connections: None,
+        }
     }
 }
 
 type Answer<T> = Result<T, v1::Failed>;
+
+/// A lease is renewed after this part of what is left of it.
+const RENEWALS: u32 = 3;
+/// And not more often than that.
+const SHORTEST_RENEWAL: Duration = Duration::from_millis(50);
 
 impl Service {
     pub(crate) fn new(node: Arc<Node>, access: Access, bounds: Bounds) -> Self {
@@ -70,8 +90,8 @@ impl Service {
         hang_up: Option<HangUp>,
     ) -> (Outbound, Answers) {
         let connection = self.connections.fetch_add(1, Ordering::Relaxed);
-        let cut_off = self.node.metrics.cut_off.clone();
-        let way = Outbound::new(connection, self.bounds.in_flight, hang_up, cut_off);
+        let cut_off = self.node.metrics.behind.clone();
+        let way = Outbound::new(connection, &self.bounds, hang_up, cut_off);
         // Whoever has a token is let go with it.
         let gone = caller.revoked().unwrap_or(&self.closing).child_token();
         let answers = Answers::new(way.clone(), gone.clone().drop_guard());
@@ -114,9 +134,31 @@ impl Service {
                 let command = Command::Request { session, request, received, call };
                 let mut waits = Interest { service: self, session, request, lasts: true };
                 self.node.submit(command, Target::Caller(told));
-                let told = answered(answer).await;
+                let told = self.outcome(session, answer).await;
                 waits.lasts = false;
                 told
+            }
+        }
+    }
+
+    /// Waits for the answer to a request. While that takes, the session lives on, for its client is there; from the
+    /// answer on it has to be kept alive. When the server closes, nothing more is granted, and to wait is no use.
+    async fn outcome(&self, session: SessionId, answer: oneshot::Receiver<Told>) -> Answer<Told> {
+        let mut answer = pin!(answered(answer));
+        loop {
+            // As often as a client would that renews its lease in time, by what is left of it.
+            let left = self.node.left(session).unwrap_or(Duration::MAX) / RENEWALS;
+            let left = left.max(SHORTEST_RENEWAL);
+            tokio::select! {
+                biased;
+                told = &mut answer => return told,
+                () = self.closing.cancelled() => {
+                    return Err(failed(codes::UNAVAILABLE, STOPPING));
+                }
+                () = tokio::time::sleep(left) => {
+                    let (sessions, strange) = (vec![session], Vec::new());
+                    self.node.keep_alive(Renewal { sessions, strange, target: Target::Nobody });
+                }
             }
         }
     }

@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use conclave_api::DEFAULT_ADDRESS;
 use conclave_machine::{Config, Policy};
-use conclave_server::{NodeError, Options, ServeError, ServeOptions, Server, Tls};
+use conclave_server::{
+    NodeError, Options, ServeError, ServeOptions, Server, Tls, raise_descriptor_limit,
+};
 use nix::sys::signal::Signal;
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
@@ -67,6 +69,9 @@ pub struct Args {
     #[arg(long, value_name = "COMMANDS", env = "CONCLAVE_SNAPSHOT_EVERY")]
     #[arg(default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub snapshot_every: u64,
+    /// How many connections there may be; as many as this process may have open files, less some, if nothing is said
+    #[arg(long, value_name = "COUNT", env = "CONCLAVE_CONNECTIONS")]
+    pub connections: Option<usize>,
     /// Let the processor sleep between commands: takes less power, and longer to grant; see below
     #[arg(long, env = "CONCLAVE_FRUGAL")]
     pub frugal: bool,
@@ -124,6 +129,10 @@ async fn serve(args: &Args, out: &mut dyn Write) -> Result<Done, Failure> {
         Signals::listen_even(reloads.then_some(Signal::SIGHUP)).map_err(Failure::Output)?;
     // A file that may not grow any more is a fault of the disk as any other, and no reason to be killed.
     let _heard = signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).map_err(Failure::Output)?;
+    // Each connection is an open file, and 1,024 of them, as is usual, would not be many.
+    if let Err(error) = raise_descriptor_limit() {
+        log(&format!("cannot have more open files than at first: {error}"));
+    }
     let mut options = args.options();
     let mut server = Server::start(options.clone()).await.map_err(failure)?;
     // After a failure it is to be found where it was.
@@ -225,6 +234,7 @@ impl Args {
         node.awake = (!self.frugal).then_some(AWAKE);
         let mut options = ServeOptions::new(node);
         options.listen = self.listen;
+        options.bounds.connections = self.connections;
         if let (Some(certificate), Some(key)) = (&self.tls_cert, &self.tls_key) {
             let (certificate, key) = (certificate.clone(), key.clone());
             options.tls = Some(Tls { certificate, key, client_ca: self.client_ca.clone() });
@@ -301,7 +311,7 @@ fn reachable(listens: SocketAddr) -> SocketAddr {
 fn failure(error: ServeError) -> Failure {
     let text = error.to_string();
     let trouble = match error {
-        ServeError::Open(..) => return Failure::Usage(text),
+        ServeError::Open(..) | ServeError::Room { .. } => return Failure::Usage(text),
         ServeError::Tls(_) | ServeError::Tokens { .. } => Trouble::Security(text),
         ServeError::Listen { .. } => Trouble::Listen(format!("{text} with --listen")),
         ServeError::Node(NodeError::InUse(_)) => Trouble::InUse(format!("{text} with --data")),

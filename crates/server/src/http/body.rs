@@ -15,8 +15,6 @@ use crate::translate::failed;
 
 /// The longest body, in bytes.
 pub(crate) const LONGEST_BODY: usize = conclave_api::LONGEST_MESSAGE;
-/// How long a body may be on its way.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Why a question is not answered.
 #[derive(Debug)]
@@ -73,8 +71,8 @@ impl FromStr for Handle {
 pub(crate) struct Fields(Map<String, Value>);
 
 impl Fields {
-    /// Reads a body to its end.
-    pub(crate) async fn of(request: Request) -> Result<Self, Refusal> {
+    /// Reads a body to its end, for which it may take so long.
+    pub(crate) async fn of(request: Request, patience: Duration) -> Result<Self, Refusal> {
         let too_large = || Refusal {
             status: StatusCode::PAYLOAD_TOO_LARGE,
             failed: failed(
@@ -86,7 +84,7 @@ impl Fields {
         if request.body().size_hint().lower() > LONGEST_BODY as u64 {
             return Err(too_large());
         }
-        let body = tokio::time::timeout(PATIENCE, Bytes::from_request(request, &())).await;
+        let body = tokio::time::timeout(patience, Bytes::from_request(request, &())).await;
         let body = body.map_err(|_| Refusal {
             status: StatusCode::REQUEST_TIMEOUT,
             failed: failed(codes::BAD_REQUEST, "the body did not come"),

@@ -232,7 +232,7 @@ fn content(gives: &Gives) -> Value {
             "properties": { "session": handle(), "ttl_ms": { "type": "integer", "minimum": 0 } },
         } } }),
         Gives::Events(message) => {
-            let about = format!("Each `data:` line is a {message} in JSON.");
+            let about = format!("Each `data:` line is JSON: {message}.");
             json!({ "text/event-stream": { "schema": { "type": "string", "description": about } } })
         }
         Gives::Text => json!({ "text/plain": { "schema": { "type": "string" } } }),

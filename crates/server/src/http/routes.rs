@@ -64,8 +64,13 @@ pub(crate) enum Does {
     ForceRelease,
     Expel,
     Depose,
+    /// What happens to a session.
+    Events,
     Metrics,
-    Health,
+    /// Whether the process is there.
+    Live,
+    /// Whether it grants anything.
+    Ready,
     Describe,
     Welcome,
     /// Goes on as a client's stream.
@@ -121,9 +126,18 @@ pub(crate) static ROUTES: &[Route] = &[
         Do::Ask(|_| Ok(Asked::Close(v1::Close {}))),
     ),
     post(
+        "/v1/events",
+        "What a session has, as a first event, and then what happens to it, as server-sent events: `lost` (a lock), \
+         `deposed` (as a leader), `yield` (a better candidate is there), `wounded` (it should release what it holds), \
+         and at last `ended`. To listen does not keep a session alive.",
+        Session(&[]),
+        Events("Session, Lost, Deposed, Yield, Wounded or Ended"),
+        Do::Events,
+    ),
+    post(
         "/v1/acquire",
-        "Acquires a lock, or with `wants` several at once. The answer comes when they are granted; whoever \
-         hangs up before that has cancelled the request.",
+        "Acquires a lock, or with `wants` several at once. The answer comes when they are granted, and until then the \
+         session lives on; who hangs up before that has cancelled the request.",
         Session(&["Acquire", "Want"]),
         Message("Granted"),
         Do::Ask(|fields| fields.acquire().map(Asked::Acquire)),
@@ -250,13 +264,15 @@ pub(crate) static ROUTES: &[Route] = &[
         Do::Depose,
     ),
     get("/metrics", "Figures for Prometheus.", Nothing, Text, Do::Metrics),
+    get("/health", "Whether the process is there. Needs no token.", Nothing, Json, Do::Live),
     get(
-        "/healthz",
+        "/ready",
         "Whether the node grants anything; 503 and the reason if it does not. Needs no token.",
         Nothing,
         Json,
-        Do::Health,
+        Do::Ready,
     ),
+    get("/healthz", "The same as /ready. Needs no token.", Nothing, Json, Do::Ready),
     get(
         "/v1/talk",
         "Goes on as a stream of messages, with `Connection: Upgrade` and `Upgrade: conclave.v1`: `Ask` in one \
