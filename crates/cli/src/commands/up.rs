@@ -131,7 +131,7 @@ async fn serve(args: &Args, out: &mut dyn Write) -> Result<Done, Failure> {
     let _heard = signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).map_err(Failure::Output)?;
     // Each connection is an open file, and 1,024 of them, as is usual, would not be many.
     if let Err(error) = raise_descriptor_limit() {
-        log(&format!("cannot have more open files than at first: {error}"));
+        warn!(%error, "cannot have more open files than at first");
     }
     let mut options = args.options();
     let mut server = Server::start(options.clone()).await.map_err(failure)?;
