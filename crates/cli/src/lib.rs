@@ -15,6 +15,7 @@ pub mod spec_args;
 mod terminal;
 pub mod theory;
 
+use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -321,10 +322,14 @@ fn list(beyond: &[Beyond]) -> String {
 
 /// The program: reads the command line, does what it says, and returns the exit code.
 pub fn main() -> ExitCode {
-    let mut arguments = std::env::args().skip(1);
-    match arguments.next().as_deref() {
-        Some(service::watch::ARGUMENT) => {
-            return service::watch::watch(&arguments.collect::<Vec<_>>());
+    let mut arguments = std::env::args_os().skip(1);
+    match arguments.next().as_deref().and_then(OsStr::to_str) {
+        Some(service::guard::GUARD) => {
+            let arguments = arguments.map(|argument| argument.to_string_lossy().into_owned());
+            return service::guard::guard(&arguments.collect::<Vec<_>>());
+        }
+        Some(service::guard::BECOME) => {
+            return service::guard::become_command(&arguments.collect::<Vec<_>>());
         }
         Some(service::AWAKE) => {
             // Without it, everything is as right, and slower.

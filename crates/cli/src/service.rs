@@ -2,15 +2,17 @@
 //! command and see to it that it ends in time.
 
 mod attend;
+mod boottime;
 mod child;
 mod connect;
+mod descriptors;
 mod foreground;
+pub(crate) mod guard;
 mod show;
 mod signals;
 mod span;
 mod trouble;
 mod voice;
-pub(crate) mod watch;
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -27,7 +29,6 @@ pub(crate) use signals::Signals;
 pub(crate) use span::{span, spell};
 pub use trouble::Trouble;
 pub(crate) use voice::Voice;
-use watch::Watcher;
 
 use conclave_client::Session;
 use nix::sys::signal::{Signal, kill};
@@ -48,16 +49,6 @@ pub(crate) fn wait<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<
 pub(crate) fn one_thread() -> Result<Runtime, Trouble> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(|error| Trouble::Stopped(format!("cannot begin: {error}")))
-}
-
-/// Somebody who watches over a command, too.
-pub(crate) fn watcher(stay: Stay, voice: &Voice) -> Option<Watcher> {
-    let watcher = Watcher::start(stay.grace, stay.margin());
-    if watcher.is_none() {
-        voice
-            .say("unwatched", "should this program be killed, its command goes on: nobody watches");
-    }
-    watcher
 }
 
 /// What a session is called, for people, unless they say otherwise.

@@ -11,7 +11,7 @@ use serde_json::json;
 use super::lock::Keep;
 use crate::service::{
     Attended, Child, Holding, ServiceArgs, Signals, Stay, Trouble, Voice, attend, end_as, farewell,
-    find, span, spell, text, wait, watcher,
+    find, span, spell, text, wait,
 };
 use crate::{Done, Failure, Terminal};
 
@@ -171,7 +171,7 @@ async fn lead(
     let over = if args.command.is_empty() {
         without_command(args, &leadership, signals, out).await
     } else {
-        with_command(args, stay, &session, &leadership, signals, voice).await
+        with_command(args, stay, &session, &leadership, signals).await
     };
     farewell(session, voice).await;
     over
@@ -183,7 +183,6 @@ async fn with_command(
     session: &Session,
     leadership: &Leadership,
     signals: &mut Signals,
-    voice: &Voice,
 ) -> Result<Over, Failure> {
     let term = leadership.term().to_string();
     let mut environment = args.service.environment();
@@ -193,9 +192,10 @@ async fn with_command(
         ("CONCLAVE_TOKEN", term),
         ("CONCLAVE_SESSION", session.id().to_string()),
     ]);
-    let child = Child::spawn(&args.command, environment, watcher(stay, voice))?;
+    let remaining = || session.remaining();
+    let child = Child::spawn(&args.command, environment, stay, remaining).await?;
     let holding = Holding {
-        session,
+        remaining: &remaining,
         lost: Box::pin(leadership.lost()),
         asked_back: Box::pin(leadership.yielding()),
     };
@@ -203,6 +203,7 @@ async fn with_command(
         Attended::Ended { status, had_terminal } => Over::Ended(status, had_terminal),
         Attended::Lost(why) => Over::Lost(why),
         Attended::GaveWay => Over::Lost("it gave way to a better candidate".to_owned()),
+        Attended::Unguarded => return Err(Trouble::unguarded(&text(&args.election)).into()),
     })
 }
 

@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use crate::service::{
     Attended, Child, Holding, ServiceArgs, Signals, Stay, Trouble, Voice, age_ms, attend, end_as,
-    farewell, find, name, plural, span, spell, text, wait, watcher, who,
+    farewell, find, name, plural, span, spell, text, wait, who,
 };
 use crate::{Done, Failure, Terminal};
 
@@ -164,7 +164,8 @@ async fn hold(
         ("CONCLAVE_TOKEN", guard.token().to_string()),
         ("CONCLAVE_SESSION", session.id().to_string()),
     ]);
-    let child = match Child::spawn(command, environment, watcher(stay, &voice)) {
+    let remaining = || session.remaining();
+    let child = match Child::spawn(command, environment, stay, remaining).await {
         Ok(child) => child,
         Err(trouble) => {
             farewell(session, &voice).await;
@@ -172,7 +173,7 @@ async fn hold(
         }
     };
     let holding = Holding {
-        session: &session,
+        remaining: &remaining,
         lost: Box::pin(guard.lost()),
         asked_back: Box::pin(std::future::pending()),
     };
@@ -182,6 +183,7 @@ async fn hold(
         Attended::Ended { status, had_terminal } => Ok(end_as(status, had_terminal)),
         Attended::Lost(why) => Err(args.lost(&why, "; the command was ended")),
         Attended::GaveWay => Err(args.lost("it was asked back", "; the command was ended")),
+        Attended::Unguarded => Err(Trouble::unguarded(&args.subject()).into()),
     }
 }
 

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use conclave_client::{Loss, Session};
+use conclave_client::Loss;
 use nix::sys::signal::Signal;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
@@ -53,7 +53,8 @@ impl Stay {
 
 /// What a command is run for.
 pub(crate) struct Holding<'a> {
-    pub(crate) session: &'a Session,
+    /// How much of the lease remains.
+    pub(crate) remaining: &'a (dyn Fn() -> Duration + Sync),
     /// It is not held any more.
     pub(crate) lost: Pin<Box<dyn Future<Output = Loss> + Send>>,
     /// It is to be given back within so long.
@@ -74,6 +75,8 @@ pub(crate) enum Attended {
     Lost(String),
     /// It was ended, because it was asked to give way.
     GaveWay,
+    /// Its guard was killed, and it with its guard.
+    Unguarded,
 }
 
 /// Stays with a command until it has ended.
@@ -83,25 +86,25 @@ pub(crate) async fn attend(
     stay: Stay,
     holding: Holding<'_>,
 ) -> Attended {
-    let Holding { session, mut lost, mut asked_back } = holding;
+    let Holding { remaining, mut lost, mut asked_back } = holding;
     let mut look = interval((stay.ttl / 64).max(Duration::from_millis(1)));
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             biased;
             loss = &mut lost => {
-                // It may be somebody else's by now.
-                child.kill();
+                // It may be another's by now.
+                child.kill().await;
                 return Attended::Lost(loss.to_string());
             }
             _ = look.tick() => {
-                let remaining = session.remaining();
-                if remaining.is_zero() {
-                    child.kill();
+                let left = remaining();
+                if left.is_zero() {
+                    child.kill().await;
                     return Attended::Lost(Loss::Expired.to_string());
                 }
-                if remaining < stay.reserve() {
-                    let within = stay.grace.min(remaining.saturating_sub(stay.margin()));
+                if left < stay.reserve() {
+                    let within = stay.grace.min(left.saturating_sub(stay.margin()));
                     end(child, signals, within).await;
                     let why = "no node has answered for too long to be sure of it";
                     return Attended::Lost(why.to_owned());
@@ -109,25 +112,30 @@ pub(crate) async fn attend(
                 child.vouch(remaining);
             }
             within = &mut asked_back => {
-                let remaining = within.min(session.remaining());
-                let within = stay.grace.min(remaining.saturating_sub(stay.margin()));
+                let left = within.min(remaining());
+                let within = stay.grace.min(left.saturating_sub(stay.margin()));
                 end(child, signals, within).await;
                 return Attended::GaveWay;
             }
             happening = child.happening() => match happening {
                 // This program may have slept all along.
-                Happening::Ended if !session.is_alive() => {
-                    child.kill();
+                Happening::Ended(_) if remaining().is_zero() => {
+                    child.kill().await;
                     return Attended::Lost(Loss::Expired.to_string());
                 }
-                Happening::Ended => {
+                Happening::Ended(status) => {
                     let had_terminal = child.has_terminal();
-                    return Attended::Ended { status: child.reap(), had_terminal };
+                    child.finish().await;
+                    return Attended::Ended { status, had_terminal };
                 }
                 Happening::Stopped => child.stop_with_it(),
+                Happening::Unguarded => {
+                    child.kill().await;
+                    return Attended::Unguarded;
+                }
             },
             signal = signals.next() => match signal {
-                Signal::SIGCONT if session.is_alive() => child.go_on(),
+                Signal::SIGCONT if !remaining().is_zero() => child.go_on(),
                 Signal::SIGCONT => {}
                 signal => child.signal(signal),
             },
@@ -147,14 +155,14 @@ async fn end(mut child: Child, signals: &mut Signals, within: Duration) {
             biased;
             () = &mut late => break,
             happening = child.happening() => {
-                if happening == Happening::Ended {
+                if happening != Happening::Stopped {
                     break;
                 }
             }
             signal = signals.next() => child.signal(signal),
         }
     }
-    child.kill();
+    child.kill().await;
 }
 
 #[cfg(test)]

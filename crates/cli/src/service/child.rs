@@ -1,91 +1,126 @@
 //! A command that is run, with all that it starts.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Command, ExitStatus};
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{sleep, timeout};
 
-use super::Trouble;
+use super::attend::Stay;
 use super::foreground::Foreground;
-use super::watch::Watcher;
+use super::guard::{GUARD, Order, Report, has_members, own_program};
+use super::{Trouble, boottime, descriptors};
 
-/// A command in a process group of its own.
+/// A command in a process group of its own, with a guard that has started it.
 ///
-/// It stays in the table of processes until it is reaped, so that its number is nobody else's; signals go to
-/// its whole group.
+/// The guard keeps it in the table of processes until it is told that no signal will be sent any more, so that its
+/// number is no other's; signals go to its whole group.
 pub(crate) struct Child {
-    process: std::process::Child,
+    guard: Guard,
     group: Pid,
-    happenings: mpsc::UnboundedReceiver<Happening>,
     foreground: Option<Foreground>,
     /// It has had the terminal.
     has_terminal: bool,
-    watcher: Option<Watcher>,
-    reaped: bool,
+    /// Nothing is to be done to it any more.
+    over: bool,
+}
+
+/// The guard of a command, as this process knows it.
+struct Guard {
+    process: std::process::Child,
+    line: UnixStream,
+    reports: mpsc::UnboundedReceiver<Report>,
+    ended: oneshot::Receiver<()>,
+    /// When the lease ends, as far as the guard was told.
+    until: Duration,
 }
 
 /// What happens to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Happening {
-    /// It has ended.
-    Ended,
+    /// It has ended, like that.
+    Ended(ExitStatus),
     /// It was stopped, by Ctrl-Z perhaps.
     Stopped,
+    /// Its guard was killed, and the system has killed it, too.
+    Unguarded,
 }
 
+/// How long the guard may take for what takes no time.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 impl Child {
-    /// Runs a command, with this in its environment.
-    pub(crate) fn spawn(
+    /// Runs a command, with this in its environment, while so much of a lease remains.
+    pub(crate) async fn spawn(
         command: &[OsString],
         environment: Vec<(&'static str, String)>,
-        mut watcher: Option<Watcher>,
+        stay: Stay,
+        remaining: impl Fn() -> Duration,
     ) -> Result<Self, Trouble> {
-        let [program, arguments @ ..] = command else {
+        let Some(program) = command.first() else {
             return Err(Trouble::NotFound("there is no command".to_owned()));
         };
-        let process = Command::new(program)
-            .args(arguments)
-            .envs(environment)
-            .process_group(0)
-            .spawn()
-            .map_err(|error| cannot(program, &error))?;
-        let group = Pid::from_raw(i32::try_from(process.id()).expect("a process has a number"));
-        if let Some(watcher) = &mut watcher {
-            watcher.watch(group);
-        }
+        let unguarded = |error: io::Error| {
+            Trouble::NotExecutable(format!(
+                "the process that guards the command cannot be started: {error}"
+            ))
+        };
+        let mut guard = Guard::start(environment, stay).map_err(unguarded)?;
+        guard.vouch(&remaining);
+        guard.order(&Order::Run(command.to_vec()));
+        let group = match guard.reports.recv().await {
+            Some(Report::Born(process)) => Pid::from_raw(process),
+            Some(Report::Failed(errno)) => {
+                return Err(unguarded(io::Error::from_raw_os_error(errno)));
+            }
+            _ => return Err(unguarded(io::ErrorKind::BrokenPipe.into())),
+        };
         let foreground = Foreground::find();
         let has_terminal = foreground.as_ref().is_some_and(|terminal| terminal.give(group));
-        if has_terminal {
-            // It may have been stopped for reading before it was allowed to.
-            let _ = killpg(group, Signal::SIGCONT);
+        let mut child = Self { guard, group, foreground, has_terminal, over: false };
+        child.vouch(&remaining);
+        child.guard.order(&Order::Go);
+        match child.guard.reports.recv().await {
+            Some(Report::Started) => Ok(child),
+            Some(Report::Failed(errno)) => {
+                child.finish().await;
+                Err(cannot(program, &io::Error::from_raw_os_error(errno)))
+            }
+            // It has ended before it began, because the lease has; that is found out next.
+            _ => Ok(child),
         }
-        let (tell, happenings) = mpsc::unbounded_channel();
-        std::thread::spawn(move || look(group, &tell));
-        let reaped = false;
-        Ok(Self { process, group, happenings, foreground, has_terminal, watcher, reaped })
     }
 
     /// Waits for something to happen to it.
     pub(crate) async fn happening(&mut self) -> Happening {
-        self.happenings.recv().await.unwrap_or(Happening::Ended)
+        loop {
+            return match self.guard.reports.recv().await {
+                Some(Report::Ended(status)) => Happening::Ended(ExitStatus::from_raw(status)),
+                Some(Report::Stopped) => Happening::Stopped,
+                Some(_) => continue,
+                None => Happening::Unguarded,
+            };
+        }
     }
 
     /// Sends a signal to all of its group.
     pub(crate) fn signal(&self, signal: Signal) {
-        // Nobody may be left.
+        // It may have no member any more.
         let _ = killpg(self.group, signal);
     }
 
-    /// Whoever started this program is to see that the command is stopped, as if there was nothing between.
+    /// The shell that started this program is to see that the command is stopped, as if there was nothing between.
     pub(crate) fn stop_with_it(&self) {
         if let Some(foreground) = &self.foreground {
             foreground.take_back(self.group);
@@ -106,65 +141,107 @@ impl Child {
         self.has_terminal
     }
 
-    /// It may go on for so long, whatever happens to this program.
-    pub(crate) fn vouch(&mut self, remaining: Duration) {
-        if let Some(watcher) = &mut self.watcher {
-            watcher.vouch(remaining);
-        }
+    /// It may go on for as long as this remains, whatever happens to this program.
+    pub(crate) fn vouch(&mut self, remaining: impl FnOnce() -> Duration) {
+        self.guard.vouch(remaining);
     }
 
-    /// Ends all of its group, if it has not ended by itself, and says how it ended.
-    pub(crate) fn kill(self) -> ExitStatus {
+    /// Ends all of its group, and waits until that has happened.
+    pub(crate) async fn kill(self) {
         self.signal(Signal::SIGKILL);
-        self.reap()
+        let ended = async {
+            while has_members(self.group) {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        // What is deaf to SIGKILL waits for a disk, and does nothing meanwhile.
+        let _ = timeout(PATIENCE, ended).await;
+        self.finish().await;
     }
 
-    /// Says how it ended. What it may have left behind goes on.
-    pub(crate) fn reap(mut self) -> ExitStatus {
-        self.finish().unwrap_or_default()
-    }
-
-    fn finish(&mut self) -> io::Result<ExitStatus> {
-        self.reaped = true;
-        // Before its number may be somebody else's.
-        if let Some(watcher) = self.watcher.take() {
-            watcher.dismiss();
-        }
-        let status = self.process.wait();
+    /// Lets go of it. What it may have left behind goes on.
+    pub(crate) async fn finish(mut self) {
+        self.over = true;
+        // From here on no signal is sent: its number may soon be another's.
+        self.guard.dismiss().await;
         if let Some(foreground) = &self.foreground {
             foreground.take_back(self.group);
         }
-        status
     }
 }
 
 impl Drop for Child {
     fn drop(&mut self) {
-        if !self.reaped {
+        if !self.over {
+            // The guard does the rest when it finds itself alone.
             self.signal(Signal::SIGKILL);
-            let _ = self.finish();
         }
     }
 }
 
-/// Tells what happens to a process, until it ends; but does not take it from the table of processes.
-fn look(process: Pid, tell: &mpsc::UnboundedSender<Happening>) {
-    let ends = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
-    loop {
-        match waitid(Id::Pid(process), ends | WaitPidFlag::WSTOPPED) {
-            Err(Errno::EINTR) => {}
-            Ok(WaitStatus::Stopped(..)) => {
-                // Else it would be told over and over.
-                let stopped = WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG;
-                let taken = waitid(Id::Pid(process), stopped);
-                if matches!(taken, Ok(WaitStatus::Stopped(..))) {
-                    let _ = tell.send(Happening::Stopped);
+impl Guard {
+    fn start(environment: Vec<(&'static str, String)>, stay: Stay) -> io::Result<Self> {
+        let (line, theirs) = UnixStream::pair()?;
+        let reports = line.try_clone()?;
+        let process = own_program(GUARD)
+            .args([stay.grace, stay.margin()].map(|span| span.as_nanos().to_string()))
+            .envs(environment)
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .process_group(0)
+            .spawn()?;
+        descriptors::send(&line, &[io::stdin().as_fd()])?;
+        let number = Pid::from_raw(i32::try_from(process.id()).expect("a process has a number"));
+        let (tell, told) = mpsc::unbounded_channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(reports).lines().map_while(Result::ok) {
+                if let Some(report) = Report::parse(&line) {
+                    let _ = tell.send(report);
                 }
             }
-            _ => {
-                let _ = tell.send(Happening::Ended);
-                return;
+        });
+        let (end, ended) = oneshot::channel();
+        std::thread::spawn(move || {
+            keep_going(number);
+            let _ = end.send(());
+        });
+        Ok(Self { process, line, reports: told, ended, until: Duration::ZERO })
+    }
+
+    fn order(&mut self, order: &Order) {
+        // If it is gone, that is found out by its silence.
+        let _ = self.line.write_all(order.line().as_bytes());
+    }
+
+    fn vouch(&mut self, remaining: impl FnOnce() -> Duration) {
+        let until = boottime::end_of(remaining);
+        // What has changed by less is how long it took to say.
+        if until > self.until + Duration::from_millis(10) {
+            self.until = until;
+            self.order(&Order::Until(until));
+        }
+    }
+
+    /// Tells it that it is not needed any more, and waits for its end.
+    async fn dismiss(&mut self) {
+        self.order(&Order::Bye);
+        if timeout(PATIENCE, &mut self.ended).await.is_err() {
+            let _ = self.process.kill();
+        }
+        let _ = self.process.wait();
+    }
+}
+
+/// Waits until the guard has ended. It must not be stopped while this process is not: it could not guard.
+fn keep_going(guard: Pid) {
+    let ends = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+    loop {
+        match waitid(Id::Pid(guard), ends | WaitPidFlag::WSTOPPED) {
+            Err(Errno::EINTR) => {}
+            Ok(WaitStatus::Stopped(..)) => {
+                let _ = kill(guard, Signal::SIGCONT);
+                let _ = waitid(Id::Pid(guard), WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG);
             }
+            _ => return,
         }
     }
 }

@@ -32,14 +32,12 @@ impl Signals {
     /// The same, but this one is heard even if it was ignored: under `nohup`, too, a node has to hear that it is to
     /// read its files again.
     pub(crate) fn listen_even(to: Option<Signal>) -> io::Result<Self> {
-        let ignored = ignored();
         let (tell, told) = mpsc::unbounded_channel();
         for one in HEARD {
-            let number = one as i32;
-            if ignored & (1 << (number - 1)) != 0 && to != Some(one) {
+            if is_ignored(one) && to != Some(one) {
                 continue;
             }
-            let mut comes = signal(SignalKind::from_raw(number))?;
+            let mut comes = signal(SignalKind::from_raw(one as i32))?;
             let tell = tell.clone();
             tokio::spawn(
                 async move { while comes.recv().await.is_some() && tell.send(one).is_ok() {} },
@@ -69,9 +67,10 @@ impl Signals {
     }
 }
 
-/// The signals that are ignored, a bit for each.
-fn ignored() -> u64 {
+/// Whether a signal was ignored when the program was started.
+pub(crate) fn is_ignored(signal: Signal) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()
+    let mask = line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
+    mask & (1 << (signal as i32 - 1)) != 0
 }

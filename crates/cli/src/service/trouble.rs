@@ -35,6 +35,15 @@ pub enum Trouble {
 }
 
 impl Trouble {
+    /// What a command was run for is given up, because its guard was killed.
+    pub(crate) fn unguarded(subject: &str) -> Self {
+        Self::Lost(format!(
+            "{subject} was given up: the process that guards the command ({}) was killed, and the command \
+             with it",
+            super::guard::NAME,
+        ))
+    }
+
     /// The exit code of the program.
     pub fn code(&self) -> u8 {
         match self {

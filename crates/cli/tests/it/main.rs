@@ -5,6 +5,7 @@ mod cli;
 mod decisions;
 mod service_clock;
 mod service_elect;
+mod service_guard;
 mod service_lock;
 mod service_secure;
 mod service_terminal;
