@@ -167,7 +167,7 @@ impl Book {
             && request.is_impatient()
             && let Some(reply) = request.reply.take()
         {
-            let _ = reply.send(Err(Error::Unreachable(why.to_owned())));
+            let _ = reply.send(Err(Error::Unavailable(why.to_owned())));
             self.give_up(session, number);
         }
     }

@@ -17,7 +17,7 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use crate::lease::{Lease, Moment};
 use crate::line::Line;
 use crate::things::{Hold, Term, Vital};
-use crate::{Error, Loss, Options};
+use crate::{Credentials, Error, Loss, Options};
 
 /// What handles of a client and its background task share.
 pub(crate) struct Shared {
@@ -125,6 +125,23 @@ pub(crate) struct Request {
     pub(crate) abandoned: bool,
 }
 
+impl Tracked {
+    fn new(key: u64, vital: Arc<Vital>, renew_at: Moment) -> Self {
+        Self {
+            key,
+            vital,
+            last: 0,
+            requests: BTreeMap::new(),
+            holds: BTreeMap::new(),
+            terms: BTreeMap::new(),
+            on_loss: Vec::new(),
+            renew_at,
+            paused: None,
+            closing: None,
+        }
+    }
+}
+
 /// What came of a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome {
@@ -209,18 +226,7 @@ impl Book {
         let sent = opening.as_ref().map_or_else(Moment::now, |opening| opening.sent);
         let lease = Lease::new(ttl, sent);
         let vital = Arc::new(Vital::new(lease));
-        let tracked = Tracked {
-            key: given.key,
-            vital: vital.clone(),
-            last: 0,
-            requests: BTreeMap::new(),
-            holds: BTreeMap::new(),
-            terms: BTreeMap::new(),
-            on_loss: Vec::new(),
-            renew_at: sent.plus(ttl / RENEWALS),
-            paused: None,
-            closing: None,
-        };
+        let tracked = Tracked::new(given.key, vital.clone(), sent.plus(ttl / RENEWALS));
         self.wake_by(tracked.renew_at);
         self.sessions.insert(given.session, tracked);
         let opened = Opened { id: given.session, vital };
@@ -250,6 +256,23 @@ impl Book {
         tracked.closing = Some(Closing { until, reply });
         self.mourn(session, loss);
         self.send_close(session);
+        self.wake_by(until);
+    }
+
+    /// Ends a session that another client has opened.
+    pub(crate) fn end(
+        &mut self,
+        credentials: &Credentials,
+        reply: oneshot::Sender<Result<Outcome, Error>>,
+    ) {
+        let &Credentials { session, key, ttl } = credentials;
+        let (now, lease) = (Moment::now(), Lease::new(ttl, Moment::now()));
+        lease.end();
+        let tracked = Tracked::new(key, Arc::new(Vital::new(lease)), Moment::NEVER);
+        let until = now.plus(ttl);
+        let closing = Some(Closing { until, reply: Some(reply) });
+        self.sessions.insert(session, Tracked { closing, ..tracked });
+        self.repeat(session);
         self.wake_by(until);
     }
 

@@ -3,12 +3,13 @@ use std::sync::Arc;
 
 use conclave_api::v1;
 use futures_util::future::BoxFuture;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::acquire::millis;
 use crate::book::Shared;
 use crate::line::{Rpc, run};
-use crate::{Error, Options, Session, SessionOptions};
+use crate::{Credentials, Error, Options, Session, SessionOptions};
 
 /// A client of the service. Clones are the same client.
 ///
@@ -86,15 +87,34 @@ impl Client {
     pub(crate) async fn rpc(&self) -> Result<Rpc, Error> {
         let shared = &self.handle.shared;
         let mut line = shared.line.subscribe();
-        let settled = line.wait_for(|line| {
-            line.rpc.is_some() || line.error.as_ref().is_some_and(|error| !error.may_pass())
-        });
+        // Of several servers, one may be trusted though another is not.
+        let only = shared.options.endpoints.len() == 1;
+        let settles =
+            |error: &Error| !error.may_pass() || only && matches!(error, Error::Untrusted(_));
+        let settled =
+            line.wait_for(|line| line.rpc.is_some() || line.error.as_ref().is_some_and(settles));
         let settled = tokio::time::timeout(shared.options.connect_timeout, settled).await;
         let line = match settled {
             Ok(Ok(line)) => line.clone(),
             Ok(Err(_)) | Err(_) => return Err(self.unreachable()),
         };
         line.rpc.ok_or_else(|| line.error.unwrap_or_else(|| self.unreachable()))
+    }
+
+    /// Why the last attempt to reach a server failed; nothing while one is connected.
+    pub fn last_error(&self) -> Option<Error> {
+        self.handle.shared.line.borrow().error.clone()
+    }
+
+    /// Ends a session that another client has opened, and waits until the server has done that. If it was over
+    /// before, that is fine, too.
+    pub async fn end(&self, credentials: &Credentials) -> Result<(), Error> {
+        let (reply, ended) = oneshot::channel();
+        self.handle.shared.visit(|book| book.end(credentials, reply));
+        match ended.await {
+            Ok(ended) => ended.map(drop),
+            Err(_) => Err(self.unreachable()),
+        }
     }
 
     pub(crate) fn options(&self) -> &Options {

@@ -14,6 +14,12 @@ pub enum Error {
     /// No server could be reached, or none answered in time.
     #[error("no server can be reached: {0}")]
     Unreachable(String),
+    /// A server answers, but cannot do that now: its disk is full, say. It may be asked again.
+    #[error("the server cannot do that now: {0}")]
+    Unavailable(String),
+    /// The server's certificate is not trusted, or the server does not trust the client's.
+    #[error("no trust: {0}")]
+    Untrusted(String),
     /// The server knows nobody by this token or certificate.
     #[error("not let in: {0}")]
     Unauthenticated(String),
@@ -115,6 +121,8 @@ impl Error {
         match self {
             Self::BadOptions(_) => "bad-options",
             Self::Unreachable(_) => "unreachable",
+            Self::Unavailable(_) => codes::UNAVAILABLE,
+            Self::Untrusted(_) => "untrusted",
             Self::Unauthenticated(_) => codes::UNAUTHENTICATED,
             Self::Forbidden(_) => codes::FORBIDDEN,
             Self::SessionLost(_) => "session-lost",
@@ -129,7 +137,7 @@ impl Error {
 
     /// Whether another try, or another server, may do better.
     pub(crate) fn may_pass(&self) -> bool {
-        matches!(self, Self::Unreachable(_))
+        matches!(self, Self::Unreachable(_) | Self::Unavailable(_) | Self::Untrusted(_))
     }
 }
 
@@ -137,7 +145,7 @@ impl From<v1::Failed> for Error {
     fn from(failed: v1::Failed) -> Self {
         let v1::Failed { code, message, cycle } = failed;
         match code.as_str() {
-            codes::UNAVAILABLE => Self::Unreachable(message),
+            codes::UNAVAILABLE => Self::Unavailable(message),
             codes::UNAUTHENTICATED => Self::Unauthenticated(message),
             codes::FORBIDDEN => Self::Forbidden(message),
             codes::UNKNOWN_SESSION => Self::SessionLost(Loss::Gone),
@@ -158,7 +166,8 @@ impl From<Status> for Error {
         match (status.code(), status.metadata().get("conclave-code")) {
             (Code::Unauthenticated, _) => Self::Unauthenticated(message),
             (Code::PermissionDenied, _) => Self::Forbidden(message),
-            (Code::Unavailable, _) => Self::Unreachable(message),
+            (Code::Unavailable, Some(_)) => Self::Unavailable(message),
+            (Code::Unavailable, None) => Self::Unreachable(message),
             (_, Some(code)) => {
                 let code = String::from_utf8_lossy(code.as_bytes()).into_owned();
                 Self::Refused { code, message }

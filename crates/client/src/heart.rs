@@ -50,10 +50,11 @@ impl Book {
         let mut wake = Moment::NEVER;
         for (&session, tracked) in &mut self.sessions {
             if let Some(closing) = &tracked.closing {
-                if closing.until <= now {
+                if closing.until <= now && (self.outbox.is_some() || self.last_handle_gone) {
                     over.push(session);
                 }
-                wake = wake.min(closing.until);
+                // While no server is there, its time does not pass there either.
+                wake = wake.min(closing.until.max(now.plus(LONGEST_SLEEP)));
                 continue;
             }
             let lease = &tracked.vital.lease;

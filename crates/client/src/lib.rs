@@ -76,4 +76,4 @@ pub use guard::Guard;
 pub use lease::DRIFT;
 pub use observe::Observation;
 pub use options::{Options, Secret, Tls};
-pub use session::{Session, SessionOptions};
+pub use session::{Credentials, Session, SessionOptions};

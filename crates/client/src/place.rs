@@ -17,7 +17,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{AlertDescription, ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -136,9 +136,10 @@ impl Place {
     /// Asks the server to talk.
     pub(crate) async fn dial(&self, bearer: Option<&HeaderValue>) -> Result<Wire, Error> {
         let io = self.connect().await?;
-        let broken = |error: hyper::Error| match error.is_parse() {
-            true => self.strange(deepest(&error)),
-            false => Error::Unreachable(deepest(&error)),
+        let broken = |error: hyper::Error| match untrusted(&error) {
+            Some(untrusted) => untrusted,
+            None if error.is_parse() => self.strange(deepest(&error)),
+            None => Error::Unreachable(deepest(&error)),
         };
         let (mut http, connection) = handshake(TokioIo::new(io)).await.map_err(broken)?;
         tokio::spawn(connection.with_upgrades());
@@ -176,7 +177,8 @@ impl Place {
             None => Either::Left(tcp),
             Some((tls, name)) => {
                 let tls = tls.connect(name.clone(), tcp).await;
-                Either::Right(tls.map_err(|error| unreachable(&error))?)
+                let why = |error| untrusted(&error).unwrap_or_else(|| unreachable(&error));
+                Either::Right(tls.map_err(why)?)
             }
         }))
     }
@@ -231,6 +233,34 @@ fn config_of_tonic(tls: &Tls) -> ClientTlsConfig {
     match &tls.domain {
         Some(domain) => config.domain_name(domain),
         None => config,
+    }
+}
+
+/// Whether one of the two does not trust the other's certificate.
+fn untrusted(error: &(dyn std::error::Error + 'static)) -> Option<Error> {
+    let mut causes = std::iter::successors(Some(error), |error| error.source());
+    let tls = causes.find_map(|error| {
+        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+        let inner = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        inner.or_else(|| error.downcast_ref())
+    })?;
+    match tls {
+        rustls::Error::InvalidCertificate(why) => {
+            Some(Error::Untrusted(format!("the certificate of the server is not trusted: {why}")))
+        }
+        rustls::Error::AlertReceived(
+            alert @ (AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::CertificateRequired
+            | AlertDescription::UnknownCA
+            | AlertDescription::AccessDenied),
+        ) => Some(Error::Untrusted(format!(
+            "the server does not trust this client's certificate: {alert:?}"
+        ))),
+        _ => None,
     }
 }
 

@@ -1,3 +1,4 @@
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
@@ -45,6 +46,41 @@ impl SessionOptions {
     pub fn priority(mut self, priority: i32) -> Self {
         self.priority = priority;
         self
+    }
+}
+
+/// What another process needs in order to end a session ([`Client::end`](crate::Client::end)): its number and its key.
+/// As text it may go through a pipe; it does not show in `Debug`, and does not belong on a command line.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    pub(crate) session: u64,
+    pub(crate) key: u64,
+    pub(crate) ttl: Duration,
+}
+
+impl Credentials {
+    /// A line that [`parse`](Self::parse) reads.
+    pub fn reveal(&self) -> String {
+        format!("{} {} {}", self.session, self.key, self.ttl.as_millis())
+    }
+
+    /// Reads what [`reveal`](Self::reveal) has written.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut numbers = text.split_whitespace().map(|number| number.parse().ok());
+        let mut next = || numbers.next().flatten();
+        let (session, key, ttl) = (next()?, next()?, Duration::from_millis(next()?));
+        Some(Self { session, key, ttl })
+    }
+
+    /// How long the session lives when it is not renewed.
+    pub fn ttl(&self) -> Duration {
+        self.ttl
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").field("session", &self.session).finish_non_exhaustive()
     }
 }
 
@@ -114,6 +150,13 @@ impl Session {
     /// The session's number.
     pub fn id(&self) -> u64 {
         self.keep.id
+    }
+
+    /// What another process needs in order to end it; nothing once it is over.
+    pub fn credentials(&self) -> Option<Credentials> {
+        let Keep { id, .. } = *self.keep;
+        let key = self.keep.shared().visit(|book| book.sessions.get(&id).map(|one| one.key))?;
+        Some(Credentials { session: id, key, ttl: self.ttl() })
     }
 
     /// Which thread of control of the session this handle is.

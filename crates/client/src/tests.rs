@@ -114,7 +114,7 @@ fn who_does_not_want_to_wait_is_told_that_the_server_cannot() {
     let mut desk = Desk::new();
     let mut answer = desk.acquire(Acquire::exclusive("a").at_once());
     desk.fail(1, "unavailable");
-    assert!(matches!(error(&mut answer), Error::Unreachable(_)));
+    assert!(matches!(error(&mut answer), Error::Unavailable(_)));
     desk.book.beat(Moment::now().plus(Duration::from_secs(1)));
     // It may have been granted all the same, and is undone; it is not asked again.
     assert_eq!(desk.sent(), [(1, "acquire"), (0, "attach"), (2, "cancel")]);
