@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use conclave_machine::{
     Acquire, Call, Command, Config, Event, Machine, Open, Reply, RequestId, SessionId, Time, Token,
+    Via,
 };
 
 const LOCKS: u64 = 100_000;
@@ -169,7 +170,7 @@ impl Server {
     fn open(&mut self) -> SessionId {
         let ttl = Duration::from_secs(10);
         let open =
-            Open { name: "worker-0000".into(), host: "host-0000".into(), ttl, priority: 0, key: 0 };
+            Open { name: "worker-0000".into(), host: "host-0000".into(), ttl, ..Open::default() };
         match self.apply(Command::Open(open)) {
             Ok(Reply::Opened { session }) => session,
             other => panic!("{other:?}"),
@@ -185,7 +186,7 @@ impl Server {
         let request = RequestId(self.requests);
         // A client has had all answers but the last.
         let received = RequestId(self.requests.saturating_sub(2));
-        self.apply(Command::Request { session, request, received, call })
+        self.apply(Command::Request { session, request, received, via: Via::Stream, call })
     }
 
     /// The token, or nothing if it waits.

@@ -9,10 +9,12 @@
 #[rustfmt::skip]
 pub mod v1;
 
+mod code;
 mod delimited;
 mod json;
 mod secret;
 
+pub use code::Code;
 pub use delimited::{Delimited, PLAIN};
 
 pub(crate) use json::{cause, mode, text};
@@ -25,23 +27,3 @@ pub const DEFAULT_ADDRESS: &str = "127.0.0.1:7411";
 
 /// The longest message, in bytes.
 pub const LONGEST_MESSAGE: usize = 1 << 20;
-
-/// Codes of failures that do not come from the lock manager, which has its own.
-pub mod codes {
-    /// The node cannot do anything now; it may later. Asking again is safe.
-    pub const UNAVAILABLE: &str = "unavailable";
-    /// The question makes no sense.
-    pub const BAD_REQUEST: &str = "bad-request";
-    /// Nobody is known by such a token.
-    pub const UNAUTHENTICATED: &str = "unauthenticated";
-    /// Whoever asks has no right to that.
-    pub const FORBIDDEN: &str = "forbidden";
-    /// Too much is asked at once.
-    pub const TOO_MANY: &str = "too-many";
-    /// What is asked has too many bytes, locks or permits, and will have whenever it is asked.
-    pub const TOO_LARGE: &str = "too-large";
-    /// There is nothing of that name to ask for.
-    pub const NOT_FOUND: &str = "not-found";
-    /// There is no such session, or its key is another.
-    pub const UNKNOWN_SESSION: &str = "unknown-session";
-}

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::v1::{Ask, Opened};
+use crate::v1::{Ask, Open, Opened};
 
 /// Stands for a key.
 struct Hidden;
@@ -25,9 +25,19 @@ impl fmt::Debug for Ask {
 
 impl fmt::Debug for Opened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { session, key: _, ttl_ms } = self;
+        let Self { session, key: _, ttl_ms, window } = self;
         let mut shown = f.debug_struct("Opened");
-        shown.field("session", session).field("key", &Hidden).field("ttl_ms", ttl_ms).finish()
+        shown.field("session", session).field("key", &Hidden).field("ttl_ms", ttl_ms);
+        shown.field("window", window).finish()
+    }
+}
+
+impl fmt::Debug for Open {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, host, ttl_ms, priority, nonce: _ } = self;
+        let mut shown = f.debug_struct("Open");
+        shown.field("name", name).field("host", host).field("ttl_ms", ttl_ms);
+        shown.field("priority", priority).field("nonce", &Hidden).finish()
     }
 }
 
@@ -41,7 +51,7 @@ mod tests {
     fn the_key_of_a_session_is_never_shown() {
         let what = Some(ask::What::Attach(v1::Attach {}));
         let ask = v1::Ask { session: 7, id: 2, received: 1, key: KEY, what };
-        let opened = v1::Opened { session: 7, key: KEY, ttl_ms: 15_000 };
+        let opened = v1::Opened { session: 7, key: KEY, ttl_ms: 15_000, window: 32 };
         let what = Some(tell::What::Opened(opened));
         let tell = v1::Tell { session: 0, id: 1, what };
         let shown = [format!("{ask:?}"), format!("{ask:#?}"), format!("{opened:?}")];
@@ -55,8 +65,12 @@ mod tests {
 
     #[test]
     fn all_else_is_shown() {
-        let opened = v1::Opened { session: 7, key: KEY, ttl_ms: 15_000 };
-        assert_eq!(format!("{opened:?}"), "Opened { session: 7, key: ***, ttl_ms: 15000 }");
+        let opened = v1::Opened { session: 7, key: KEY, ttl_ms: 15_000, window: 32 };
+        let shown = "Opened { session: 7, key: ***, ttl_ms: 15000, window: 32 }";
+        assert_eq!(format!("{opened:?}"), shown);
+        let open = v1::Open { name: "a".into(), nonce: KEY, ..v1::Open::default() };
+        let shown = "Open { name: \"a\", host: \"\", ttl_ms: 0, priority: 0, nonce: *** }";
+        assert_eq!(format!("{open:?}"), shown);
         let ask = v1::Ask { session: 7, id: 2, received: 1, key: KEY, what: None };
         let shown = "Ask { session: 7, id: 2, received: 1, key: ***, what: None }";
         assert_eq!(format!("{ask:?}"), shown);

@@ -9,8 +9,9 @@ pub struct Ask {
     #[prost(uint64, tag = "1")]
     pub session: u64,
     /// The number of the question, which its answers carry. A session's requests are numbered from 1 on, and one
-    /// that is made again under its number is answered again and not carried out twice. What concerns no session
-    /// is numbered as the client likes, but not 0.
+    /// that is made again under its number is answered again and not carried out twice. Numbers are below 2^63; a single
+    /// call may leave out its own, and cannot be repeated then. What concerns no session is numbered as the client
+    /// likes, but not 0.
     #[prost(uint64, tag = "2")]
     pub id: u64,
     /// The client has all answers of the session up to this one; they need not be kept any more.
@@ -80,7 +81,7 @@ pub struct Tell {
     pub id: u64,
     #[prost(
         oneof = "tell::What",
-        tags = "3, 4, 10, 12, 20, 21, 22, 23, 30, 31, 32, 33, 34, 35, 40"
+        tags = "3, 4, 10, 12, 13, 20, 21, 22, 23, 30, 31, 32, 33, 34, 35, 40"
     )]
     pub what: ::core::option::Option<tell::What>,
 }
@@ -98,6 +99,8 @@ pub mod tell {
         Opened(super::Opened),
         #[prost(message, tag = "12")]
         Alive(super::Alive),
+        #[prost(message, tag = "13")]
+        Expelled(super::Expelled),
         /// Not an answer yet: it waits.
         #[prost(message, tag = "20")]
         Waiting(super::Waiting),
@@ -127,6 +130,7 @@ pub mod tell {
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[prost(skip_debug)]
 pub struct Open {
     /// What the client is called, for people.
     #[prost(string, tag = "1")]
@@ -140,6 +144,10 @@ pub struct Open {
     /// In a deadlock the lowest loses, where the policy says so.
     #[prost(sint32, tag = "4")]
     pub priority: i32,
+    /// The key of the session, drawn by the client, which can then repeat the question: a live session with this key
+    /// is returned instead of a second one. 0 leaves it to the server to draw one.
+    #[prost(fixed64, tag = "5")]
+    pub nonce: u64,
 }
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -148,11 +156,15 @@ pub struct Open {
 pub struct Opened {
     #[prost(uint64, tag = "1")]
     pub session: u64,
-    /// Whoever has it may act for the session.
+    /// Whoever has it may act for the session, with the token that opened it.
     #[prost(fixed64, tag = "2")]
     pub key: u64,
     #[prost(uint64, tag = "3")]
     pub ttl_ms: u64,
+    /// The answers to so many requests are kept in case they are made again. A client has at most so many unanswered
+    /// that do not wait.
+    #[prost(uint32, tag = "4")]
+    pub window: u32,
 }
 /// The session was opened over another stream; from now on this one hears of it.
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -579,9 +591,12 @@ pub struct Waiter {
     /// For how much longer, unless for as long as it takes.
     #[prost(uint64, optional, tag = "8")]
     pub left_ms: ::core::option::Option<u64>,
-    /// The locks that it waits for at once.
+    /// The locks that it waits for at once, as far as the token that asks may see them.
     #[prost(string, repeated, tag = "9")]
     pub locks: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// How many more there are.
+    #[prost(uint32, tag = "10")]
+    pub hidden: u32,
 }
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -625,6 +640,12 @@ pub struct Session {
     pub waits: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
     #[prost(string, repeated, tag = "10")]
     pub leads: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
+    /// The name of the token that opened it; empty if there was none.
+    #[prost(string, tag = "11")]
+    pub opened_by: ::prost::alloc::string::String,
+    /// The network address that it was opened from.
+    #[prost(string, tag = "12")]
+    pub address: ::prost::alloc::string::String,
 }
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -680,6 +701,9 @@ pub struct Reasons {
     pub cycle: ::prost::alloc::vec::Vec<Link>,
     #[prost(message, repeated, tag = "4")]
     pub forced: ::prost::alloc::vec::Vec<Forced>,
+    /// How many of the waits concern locks that the token that asks may not see.
+    #[prost(uint32, tag = "5")]
+    pub hidden: u32,
 }
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -746,6 +770,31 @@ pub struct EndSession {
     #[prost(string, tag = "2")]
     pub reason: ::prost::alloc::string::String,
 }
+/// All sessions of one origin: exactly one of the three is said.
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct EndSessions {
+    /// The name of the token that opened them.
+    #[prost(string, tag = "1")]
+    pub opened_by: ::prost::alloc::string::String,
+    /// Where the clients say that they run.
+    #[prost(string, tag = "2")]
+    pub host: ::prost::alloc::string::String,
+    /// The network address that they were opened from.
+    #[prost(string, tag = "3")]
+    pub address: ::prost::alloc::string::String,
+    #[prost(string, tag = "4")]
+    pub reason: ::prost::alloc::string::String,
+}
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Expelled {
+    /// How many sessions have ended.
+    #[prost(uint64, tag = "1")]
+    pub sessions: u64,
+}
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -783,6 +832,9 @@ pub struct NodeStatus {
     /// Why nothing is granted, if nothing is.
     #[prost(string, tag = "9")]
     pub trouble: ::prost::alloc::string::String,
+    /// What needs an operator's attention before it becomes that: tables that are nearly full.
+    #[prost(string, repeated, tag = "10")]
+    pub warnings: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -969,7 +1021,8 @@ pub mod conclave_client {
             self.inner.streaming(req, path, codec).await
         }
         /// One question and its answer. The answer to a request that has to wait comes when the wait is over; to give
-        /// up the call is to cancel the request.
+        /// up the call is to end the wait. A request that was made with a number may be made again over another call,
+        /// which then awaits the answer instead of the first.
         pub async fn call(
             &mut self,
             request: impl tonic::IntoRequest<super::Ask>,
@@ -1166,6 +1219,28 @@ pub mod conclave_client {
                 .insert(GrpcMethod::new("conclave.v1.Conclave", "Expel"));
             self.inner.unary(req, path, codec).await
         }
+        /// Ends all sessions of one origin. The reason is recorded.
+        pub async fn expel_all(
+            &mut self,
+            request: impl tonic::IntoRequest<super::EndSessions>,
+        ) -> std::result::Result<tonic::Response<super::Expelled>, tonic::Status> {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/conclave.v1.Conclave/ExpelAll",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("conclave.v1.Conclave", "ExpelAll"));
+            self.inner.unary(req, path, codec).await
+        }
         /// Ends a leadership. The reason is recorded.
         pub async fn depose(
             &mut self,
@@ -1237,7 +1312,8 @@ pub mod conclave_server {
             request: tonic::Request<tonic::Streaming<super::Ask>>,
         ) -> std::result::Result<tonic::Response<Self::TalkStream>, tonic::Status>;
         /// One question and its answer. The answer to a request that has to wait comes when the wait is over; to give
-        /// up the call is to cancel the request.
+        /// up the call is to end the wait. A request that was made with a number may be made again over another call,
+        /// which then awaits the answer instead of the first.
         async fn call(
             &self,
             request: tonic::Request<super::Ask>,
@@ -1288,6 +1364,11 @@ pub mod conclave_server {
             &self,
             request: tonic::Request<super::EndSession>,
         ) -> std::result::Result<tonic::Response<super::Done>, tonic::Status>;
+        /// Ends all sessions of one origin. The reason is recorded.
+        async fn expel_all(
+            &self,
+            request: tonic::Request<super::EndSessions>,
+        ) -> std::result::Result<tonic::Response<super::Expelled>, tonic::Status>;
         /// Ends a leadership. The reason is recorded.
         async fn depose(
             &self,
@@ -1794,6 +1875,49 @@ pub mod conclave_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = ExpelSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/conclave.v1.Conclave/ExpelAll" => {
+                    #[allow(non_camel_case_types)]
+                    struct ExpelAllSvc<T: Conclave>(pub Arc<T>);
+                    impl<T: Conclave> tonic::server::UnaryService<super::EndSessions>
+                    for ExpelAllSvc<T> {
+                        type Response = super::Expelled;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::EndSessions>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Conclave>::expel_all(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ExpelAllSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conclave_api::codes;
+use conclave_api::Code;
 use conclave_api::v1;
 use conclave_api::v1::ask::What;
 use conclave_api::v1::tell::What as Told;
@@ -24,10 +24,12 @@ impl Book {
             return self.close(session, Loss::Expired, None);
         }
         if let Told::Failed(failed) = &told {
-            match failed.code.as_str() {
-                codes::UNAVAILABLE => return self.unavailable(session, number, &failed.message),
+            match Code::parse(&failed.code) {
+                Some(Code::Unavailable) => {
+                    return self.unavailable(session, number, &failed.message);
+                }
                 // What comes next says why.
-                "session-ended" => return,
+                Some(Code::SessionEnded) => return,
                 _ => {}
             }
         }
@@ -96,7 +98,8 @@ impl Book {
         reply: Option<oneshot::Sender<Answer>>,
     ) {
         let tracked = self.sessions.get_mut(&session).expect("it was there");
-        let forgotten = failed.code == "forgotten";
+        let code = Code::parse(&failed.code);
+        let forgotten = code == Some(Code::Forgotten);
         match &again.what {
             // It is not held, or the answer would have been another; and nobody was told what came of it.
             What::Acquire(_) | What::Campaign(_) if forgotten => {
@@ -108,7 +111,7 @@ impl Book {
             }
             What::Upgrade(v1::Upgrade { token, .. })
             | What::Downgrade(v1::Downgrade { token, .. }) => {
-                let gone = matches!(failed.code.as_str(), "lost" | "not-held" | "stale-token");
+                let gone = [Code::Lost, Code::NotHeld, Code::StaleToken].map(Some).contains(&code);
                 if gone && let Some(held) = tracked.holds.remove(token) {
                     held.hold.lose(Loss::Gone);
                 } else if let Some(held) = tracked.holds.get_mut(token) {
@@ -119,12 +122,7 @@ impl Book {
             }
             _ => {}
         }
-        let handing_over = matches!(&again.what, What::Release(v1::Release { to: Some(_), .. }));
         let answer = match Error::from(failed) {
-            Error::SessionLost(_) if handing_over => Err(Error::Refused {
-                code: codes::UNKNOWN_SESSION.to_owned(),
-                message: "there is no such session to hand it to".to_owned(),
-            }),
             Error::SessionLost(loss) => {
                 self.ended(session, loss);
                 Err(Error::SessionLost(loss))
@@ -138,7 +136,11 @@ impl Book {
 
     /// An answer to a request that was repeated to learn whether what it was granted is still there.
     fn confirmed(&mut self, session: u64, number: u64, told: &Told) {
-        let unknown = matches!(told, Told::Failed(one) if one.code == codes::UNKNOWN_SESSION);
+        let failed = match told {
+            Told::Failed(failed) => Code::parse(&failed.code),
+            _ => None,
+        };
+        let unknown = failed == Some(Code::UnknownSession);
         match number {
             ATTACH | CLOSE if unknown => return self.ended(session, Loss::Gone),
             CLOSE => return self.ended(session, Loss::Closed),

@@ -91,6 +91,11 @@ impl Client {
         self.runtime.run(self.inner.expel(session, reason))
     }
 
+    /// Ends all sessions of one origin, and says how many those were.
+    pub fn expel_all(&self, origin: crate::Origin, reason: &str) -> Result<u64, Error> {
+        self.runtime.run(self.inner.expel_all(origin, reason))
+    }
+
     /// Ends a leadership.
     pub fn depose(&self, election: &str, reason: &str) -> Result<(), Error> {
         self.runtime.run(self.inner.depose(election, reason))

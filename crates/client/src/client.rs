@@ -71,6 +71,8 @@ impl Client {
             host: shared.options.host.clone(),
             ttl_ms: millis(ttl.unwrap_or(SessionOptions::DEFAULT_TTL)),
             priority,
+            // With a key of its own the question can be repeated, and there is one session all the same.
+            nonce: getrandom::u64().unwrap_or_default(),
         };
         let opened = shared.visit(|book| book.open(open));
         match tokio::time::timeout(shared.options.connect_timeout, opened).await {

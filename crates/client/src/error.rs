@@ -1,8 +1,8 @@
 use std::fmt;
 
-use conclave_api::{codes, v1};
+use conclave_api::{Code, v1};
 use thiserror::Error;
-use tonic::{Code, Status};
+use tonic::{Code as Grpc, Status};
 
 /// Why something was not done.
 #[derive(Clone, Debug, Error)]
@@ -59,6 +59,14 @@ pub enum Error {
     #[error("{message} ({code})")]
     Refused {
         /// What programs go by: it does not change with the wording.
+        code: String,
+        /// What people read.
+        message: String,
+    },
+    /// The server gives a reason that this version does not know.
+    #[error("{message} ({code}, which this version of the client does not know)")]
+    Unknown {
+        /// What newer programs go by.
         code: String,
         /// What people read.
         message: String,
@@ -121,17 +129,17 @@ impl Error {
         match self {
             Self::BadOptions(_) => "bad-options",
             Self::Unreachable(_) => "unreachable",
-            Self::Unavailable(_) => codes::UNAVAILABLE,
+            Self::Unavailable(_) => Code::Unavailable.as_str(),
             Self::Untrusted(_) => "untrusted",
-            Self::Unauthenticated(_) => codes::UNAUTHENTICATED,
-            Self::Forbidden(_) => codes::FORBIDDEN,
+            Self::Unauthenticated(_) => Code::Unauthenticated.as_str(),
+            Self::Forbidden(_) => Code::Forbidden.as_str(),
             Self::SessionLost(_) => "session-lost",
-            Self::Lost(_) => "lost",
-            Self::Conflict(_) => "conflict",
-            Self::TimedOut => "timed-out",
-            Self::Deadlock { .. } => "deadlock",
+            Self::Lost(_) => Code::Lost.as_str(),
+            Self::Conflict(_) => Code::Conflict.as_str(),
+            Self::TimedOut => Code::TimedOut.as_str(),
+            Self::Deadlock { .. } => Code::Deadlock.as_str(),
             Self::GiveWay { code, .. } => code,
-            Self::Refused { code, .. } => code,
+            Self::Refused { code, .. } | Self::Unknown { code, .. } => code,
         }
     }
 
@@ -144,18 +152,20 @@ impl Error {
 impl From<v1::Failed> for Error {
     fn from(failed: v1::Failed) -> Self {
         let v1::Failed { code, message, cycle } = failed;
-        match code.as_str() {
-            codes::UNAVAILABLE => Self::Unavailable(message),
-            codes::UNAUTHENTICATED => Self::Unauthenticated(message),
-            codes::FORBIDDEN => Self::Forbidden(message),
-            codes::UNKNOWN_SESSION => Self::SessionLost(Loss::Gone),
-            "lost" => Self::Lost(Loss::Gone),
-            "conflict" => Self::Conflict(message),
-            "timed-out" => Self::TimedOut,
-            "deadlock" => Self::Deadlock { cycle, message },
-            "died" => Self::GiveWay { code: "died", message },
-            "wounded" => Self::GiveWay { code: "wounded", message },
-            _ => Self::Refused { code, message },
+        match Code::parse(&code) {
+            Some(Code::Unavailable) => Self::Unavailable(message),
+            Some(Code::Unauthenticated) => Self::Unauthenticated(message),
+            Some(Code::Forbidden) => Self::Forbidden(message),
+            Some(Code::UnknownSession) => Self::SessionLost(Loss::Gone),
+            Some(Code::Lost) => Self::Lost(Loss::Gone),
+            Some(Code::Conflict) => Self::Conflict(message),
+            Some(Code::TimedOut) => Self::TimedOut,
+            Some(Code::Deadlock) => Self::Deadlock { cycle, message },
+            Some(found @ (Code::Died | Code::Wounded)) => {
+                Self::GiveWay { code: found.as_str(), message }
+            }
+            Some(_) => Self::Refused { code, message },
+            None => Self::Unknown { code, message },
         }
     }
 }
@@ -164,19 +174,46 @@ impl From<Status> for Error {
     fn from(status: Status) -> Self {
         let message = status.message().to_owned();
         match (status.code(), status.metadata().get("conclave-code")) {
-            (Code::Unauthenticated, _) => Self::Unauthenticated(message),
-            (Code::PermissionDenied, _) => Self::Forbidden(message),
-            (Code::Unavailable, Some(_)) => Self::Unavailable(message),
-            (Code::Unavailable, None) => Self::Unreachable(message),
+            (Grpc::Unauthenticated, _) => Self::Unauthenticated(message),
+            (Grpc::PermissionDenied, _) => Self::Forbidden(message),
+            (Grpc::Unavailable, Some(_)) => Self::Unavailable(message),
+            (Grpc::Unavailable, None) => Self::Unreachable(message),
             (_, Some(code)) => {
                 let code = String::from_utf8_lossy(code.as_bytes()).into_owned();
-                Self::Refused { code, message }
+                match Code::parse(&code) {
+                    Some(_) => Self::Refused { code, message },
+                    None => Self::Unknown { code, message },
+                }
             }
             // Nobody but the network says these.
-            (Code::DeadlineExceeded | Code::Cancelled | Code::Unknown, None) => {
+            (Grpc::DeadlineExceeded | Grpc::Cancelled | Grpc::Unknown, None) => {
                 Self::Unreachable(message)
             }
             (code, None) => Self::Refused { code: format!("{code:?}"), message },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_of_a_newer_server_is_told_with_its_text_and_taken_for_nothing_else() {
+        let failed = |code: &str| v1::Failed {
+            code: code.to_owned(),
+            message: "because".to_owned(),
+            cycle: Vec::new(),
+        };
+        let error = Error::from(failed("from-next-year"));
+        assert!(matches!(error, Error::Unknown { .. }) && error.code() == "from-next-year");
+        assert!(error.to_string().starts_with("because (from-next-year, which"), "{error}");
+        let mut status = Status::new(Grpc::InvalidArgument, "because");
+        status.metadata_mut().insert("conclave-code", "from-next-year".parse().expect("ASCII"));
+        assert!(matches!(Error::from(status), Error::Unknown { .. }));
+        for code in Code::ALL {
+            let error = Error::from(failed(code.as_str()));
+            assert!(!matches!(error, Error::Unknown { .. }), "{code}");
         }
     }
 }

@@ -77,3 +77,4 @@ pub use lease::DRIFT;
 pub use observe::Observation;
 pub use options::{Options, Secret, Tls};
 pub use session::{Credentials, Session, SessionOptions};
+pub use views::Origin;

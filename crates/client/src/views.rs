@@ -11,6 +11,17 @@ use crate::{Client, Error};
 /// How long to wait before something that changes nothing is asked again.
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// Where sessions come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// They were opened with the token of this name.
+    Token(String),
+    /// Their clients say that they run there.
+    Host(String),
+    /// They were opened from this network address.
+    Address(String),
+}
+
 impl Client {
     /// The locks that somebody holds or waits for whose names begin so, by name.
     pub async fn locks(&self, prefix: &str) -> Result<Vec<v1::Lock>, Error> {
@@ -91,6 +102,17 @@ impl Client {
         let end = v1::EndSession { session, reason: reason.to_owned() };
         self.rpc().await?.expel(end).await?;
         Ok(())
+    }
+
+    /// Ends all sessions of one origin, and says how many those were. The reason is recorded.
+    pub async fn expel_all(&self, origin: Origin, reason: &str) -> Result<u64, Error> {
+        let mut end = v1::EndSessions { reason: reason.to_owned(), ..v1::EndSessions::default() };
+        match origin {
+            Origin::Token(name) => end.opened_by = name,
+            Origin::Host(host) => end.host = host,
+            Origin::Address(address) => end.address = address,
+        }
+        Ok(self.rpc().await?.expel_all(end).await?.into_inner().sessions)
     }
 
     /// Ends a leadership. The reason is recorded.

@@ -1,7 +1,9 @@
 //! What is true of the machine between commands, looked at with a wide eye. For tests.
 
+use crate::KeyDigest;
 use crate::lock::{Hold, Kind};
 use crate::machine::{Due, Machine};
+use crate::session::Origins;
 use crate::waits::Goal;
 use crate::{Mode, Policy};
 
@@ -49,11 +51,11 @@ impl Machine {
     }
 
     fn audit_sessions(&self) -> Result<(), String> {
-        let clock = self.clock();
+        let now = self.now;
         let holds: usize = self.sessions.values().map(|session| session.holds.len()).sum();
         ensure(holds == self.holds.len(), "a session lists what it does not hold")?;
         for (&id, session) in &self.sessions {
-            ensure(session.deadline > clock, "a session outlives its deadline")?;
+            ensure(session.deadline > now, "a session outlives its deadline")?;
             let due = self.due.contains(&(session.deadline, Due::Session(id)));
             ensure(due, "a session is not going to end")?;
             let parts = session.waits.iter().map(|(_, wait)| self.waits[wait].goal.parts().len());
@@ -66,6 +68,13 @@ impl Machine {
                 )?;
             }
         }
+        let keyed = self.sessions.iter().filter(|(_, session)| session.key != KeyDigest::NONE);
+        let keyed: Vec<_> = keyed.map(|(&id, session)| (session.key, id)).collect();
+        ensure(keyed.len() == self.keys.len(), "a key is known that is no session's")?;
+        ensure(keyed.iter().all(|(key, id)| self.keys.get(key) == Some(id)), "a key is lost")?;
+        let mut origins = Origins::default();
+        self.sessions.values().for_each(|session| origins.add(session));
+        ensure(origins == self.origins, "origins are counted wrongly")?;
         let yields = self.elections.values().filter_map(|it| it.leader.as_ref()?.yield_by);
         let limited = self.waits.values().filter(|wait| wait.until.is_some());
         let due = self.sessions.len() + limited.count() + yields.count();
@@ -81,7 +90,7 @@ impl Machine {
             let session = self.sessions.get(&wait.agent.session);
             let session = session.ok_or("a dead session waits")?;
             ensure(session.wait_of(wait.request) == Some(*arrival), "a wait is not listed")?;
-            ensure(wait.until.is_none_or(|until| until > self.clock()), "a wait takes too long")?;
+            ensure(wait.until.is_none_or(|until| until > self.now), "a wait takes too long")?;
             for part in wait.goal.parts() {
                 let lock = &self.locks[part.lock];
                 ensure(lock.waiting().any(|place| place == wait.place()), "a wait is in no queue")?;

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Name, Owner, RequestId, SessionId, Token};
+use crate::{CallId, KeyDigest, Name, NodeId, Origin, Owner, RequestId, SessionId, Token, Via};
 
 /// What the log says. Its order and its times are the machine's only input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -10,16 +10,17 @@ pub enum Command {
     /// Nothing but that time has passed. Written when something is due and nobody asks for
     /// anything.
     Tick,
-    /// The server was stalled for so long, and nobody could renew anything: leases and waits get
-    /// this time back. It is read before anything is found to be due, and gives back no more than
-    /// has passed since the last command.
-    Resume {
-        /// For how long.
-        stalled: Duration,
-    },
-    /// The server has restarted, or another leads now: every session gets its full time-to-live
-    /// from now on. It is read before anything is found to be due.
+    /// Every session gets its full time-to-live from now on. It is read before anything is found to
+    /// be due. Servers wrote it at each start until log time stood still between two lives of a
+    /// server; it is here so that such logs can be read.
     RenewAll,
+    /// A node has begun a new life, and no connection of its last one is left: the single calls that
+    /// waited there ([`Via::Call`]) wait no more. Nothing is remembered of them, so one that is made
+    /// again under its number begins anew.
+    NodeStarted {
+        /// Which.
+        node: NodeId,
+    },
     /// A client wants a session.
     Open(Open),
     /// These sessions live on.
@@ -39,14 +40,36 @@ pub enum Command {
         /// Why.
         reason: Name,
     },
+    /// An operator ends all sessions of one origin.
+    ExpelAll {
+        /// Whose.
+        origin: Origin,
+        /// Why.
+        reason: Name,
+    },
+    /// The connection over which a single call awaited the answer to a request is no more, and no
+    /// other has taken the call over. If the request waits, it waits no more, and nothing is
+    /// remembered of it. What it was granted is undone only if the client gave it no number: a
+    /// numbered one can be made again, and is answered with the grant then.
+    HangUp {
+        /// Whose request.
+        session: SessionId,
+        /// Which.
+        request: RequestId,
+        /// The call that is over. A wait that another call has taken over goes on.
+        call: CallId,
+    },
     /// A session asks for something.
     Request {
         /// Who asks.
         session: SessionId,
-        /// The number of the request.
+        /// The number of the request. If it is 0, the machine allots one
+        /// ([`Machine::next_allotted`](crate::Machine::next_allotted)).
         request: RequestId,
         /// The client has all answers up to this request's; they need not be kept any more.
         received: RequestId,
+        /// How the answer gets to the client.
+        via: Via,
         /// What is asked.
         call: Call,
     },
@@ -69,7 +92,7 @@ pub enum Command {
 }
 
 /// A client wants a session.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Open {
     /// What the client is called, for people.
     pub name: Name,
@@ -80,9 +103,17 @@ pub struct Open {
     /// How bad it is if its waits end because of a deadlock: the lowest loses, where the policy
     /// says so.
     pub priority: i32,
-    /// A number that whoever acts for the session has to know. The machine keeps it and does not ask
-    /// for it; numbers of sessions are easy to guess, and begin again where there is a new log.
-    pub key: u64,
+    /// The digest of the secret that a client has to know to act for the session. The machine does not
+    /// ask for it. A live session with the same digest is the one that was asked for: an opening that
+    /// is repeated returns it and opens no second one.
+    pub key: KeyDigest,
+    /// The name of the token that the client showed; empty if it showed none. Nobody with another
+    /// token may act for the session.
+    pub opened_by: Name,
+    /// The network address that it came from; empty if that is not known.
+    pub address: Name,
+    /// How many sessions the token may have, if fewer than the limit for all tokens.
+    pub quota: Option<u32>,
 }
 
 /// What a session asks.

@@ -17,7 +17,7 @@ use crate::view::Forced;
 use crate::waits::{Candidacy, Goal};
 use crate::{
     Agent, Campaign, Cause, Error, Event, Leadership, Name, Owner, Patience, Reply, RequestId,
-    Scarce, SessionId, Time, Token,
+    Scarce, SessionId, Span, Time, Token,
 };
 
 /// An election that somebody leads or wants to.
@@ -38,7 +38,7 @@ pub(crate) struct Leader {
     pub(crate) value: Vec<u8>,
     pub(crate) term: Token,
     pub(crate) since: Time,
-    /// If it was asked to yield: when it is going to be deposed, by the clock of leases.
+    /// If it was asked to yield: when it is going to be deposed.
     pub(crate) yield_by: Option<Time>,
 }
 
@@ -70,7 +70,11 @@ impl Machine {
         self.check_name(name)?;
         fits(value.len(), limits.value_bytes, Scarce::ValueBytes)?;
         if *grace > limits.longest_grace {
-            return Err(Error::BadSpan);
+            return Err(Error::BadSpan {
+                what: Span::Grace,
+                least: Duration::ZERO,
+                most: limits.longest_grace,
+            });
         }
         let candidacy = Candidacy {
             election: name.clone(),
@@ -107,17 +111,16 @@ impl Machine {
 
     /// Tells a leader to resign, and deposes it if it needs no time for that.
     fn ask_to_yield(&mut self, name: &Name) {
-        let (clock, stalled) = (self.clock(), self.stalled);
+        let now = self.now;
         let leader = self.elections.get_mut(name).and_then(|election| election.leader.as_mut());
         let leader = leader.expect("a leader is asked to yield");
         if leader.grace.is_zero() {
             self.vacate(name, Some(Cause::Preempted));
         } else if leader.yield_by.is_none() {
-            let by = clock + leader.grace;
+            let by = now + leader.grace;
             leader.yield_by = Some(by);
             self.due.insert((by, Due::Yield(name.clone())));
             let (session, term) = (leader.session, leader.term);
-            let by = by + stalled;
             self.turn.events.push(Event::Yield { election: name.clone(), session, term, by });
         }
     }
@@ -150,7 +153,7 @@ impl Machine {
             let election = self.elections.get(name)?;
             let leader = election.leader.as_ref()?;
             let by = leader.yield_by.filter(|_| self.is_preempted(election, leader.rank))?;
-            Some((name, leader.term, by + self.stalled))
+            Some((name, leader.term, by))
         })
     }
 

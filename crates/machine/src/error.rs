@@ -1,4 +1,5 @@
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -40,9 +41,16 @@ pub enum Error {
     /// Several locks at once cannot be taken again.
     #[error("only a request for one lock can take it again")]
     ReentrantOnlyAlone,
-    /// The time-to-live is out of bounds.
-    #[error("the time-to-live or grace period is out of bounds")]
-    BadSpan,
+    /// A span of time is out of bounds.
+    #[error("a {what} has to be from {} to {}", Millis(.least), Millis(.most))]
+    BadSpan {
+        /// Which.
+        what: Span,
+        /// The shortest there may be.
+        least: Duration,
+        /// The longest there may be.
+        most: Duration,
+    },
     /// A number of permits makes no sense.
     #[error("{take} of {of} permits cannot be taken")]
     BadPermits {
@@ -90,6 +98,9 @@ pub enum Error {
         /// The token that is over.
         token: Token,
     },
+    /// There is no session of that number to hand the lock to.
+    #[error("there is no session {0} to hand it to; it may have expired")]
+    UnknownReceiver(SessionId),
     /// The session that the lock is to be handed to does not wait for it.
     #[error("session {0} does not wait for it")]
     NotWaiting(SessionId),
@@ -123,46 +134,38 @@ pub enum Error {
     /// The session does not lead, or not with this term.
     #[error("the session does not lead {0} with this term")]
     NotLeader(Name),
+    /// A session with this key was opened with another token.
+    #[error("a session with this key was opened with another token; choose another key")]
+    KeyTaken,
     /// There is no such lock or election to do something to.
     #[error("nobody holds or leads {0}")]
     Free(Name),
 }
 
-impl Error {
-    /// What programs go by: it does not change with the wording.
-    pub const fn code(&self) -> &'static str {
-        match self {
-            Self::UnknownSession(_) => "unknown-session",
-            Self::Forgotten(_) => "forgotten",
-            Self::Lost => "lost",
-            Self::SessionEnded => "session-ended",
-            Self::Limit { .. } => "limit",
-            Self::NoName => "no-name",
-            Self::NoLocks => "no-locks",
-            Self::Twice(_) => "twice",
-            Self::ReentrantOnlyAlone => "reentrant-only-alone",
-            Self::BadSpan => "bad-span",
-            Self::BadPermits { .. } => "bad-permits",
-            Self::OtherKind(_) => "other-kind",
-            Self::Busy => "busy",
-            Self::Conflict(_) => "conflict",
-            Self::TimedOut => "timed-out",
-            Self::Cancelled => "cancelled",
-            Self::AlreadyHeld(_) => "already-held",
-            Self::NeedsUpgrade(_) => "needs-upgrade",
-            Self::NotShared(_) => "not-shared",
-            Self::NotExclusive(_) => "not-exclusive",
-            Self::NotHeld(_) => "not-held",
-            Self::StaleToken { .. } => "stale-token",
-            Self::NotWaiting(_) => "not-waiting",
-            Self::CannotTake(_) => "cannot-take",
-            Self::Deadlock { .. } => "deadlock",
-            Self::Died { .. } => "died",
-            Self::Wounded { .. } => "wounded",
-            Self::AlreadyCandidate(_) => "already-candidate",
-            Self::NotLeader(_) => "not-leader",
-            Self::Free(_) => "free",
-        }
+/// A span of time that has bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Span {
+    /// The time-to-live of a session.
+    TimeToLive,
+    /// The time that a leader may take to yield.
+    Grace,
+}
+
+impl fmt::Display for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::TimeToLive => "time-to-live",
+            Self::Grace => "grace period",
+        })
+    }
+}
+
+/// A span as clients write it.
+struct Millis<'a>(&'a Duration);
+
+impl fmt::Display for Millis<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ms", self.0.as_millis())
     }
 }
 
@@ -204,6 +207,12 @@ mod tests {
             "deadlock: session 2 waits for a because of session 1, session 1 waits for b because of \
              session 2"
         );
-        assert_eq!(error.code(), "deadlock");
+    }
+
+    #[test]
+    fn a_span_out_of_bounds_is_told_with_the_bounds() {
+        let (least, most) = (Duration::from_millis(100), Duration::from_hours(24));
+        let error = Error::BadSpan { what: Span::TimeToLive, least, most };
+        assert_eq!(error.to_string(), "a time-to-live has to be from 100 ms to 86400000 ms");
     }
 }

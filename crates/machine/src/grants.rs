@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
+use crate::ids::Arrival;
 use crate::lock::{By, Hold, HoldId, Kind, Lock, LockId, Place};
 use crate::machine::{Machine, fits, within};
 use crate::mutation::Mutation;
@@ -10,8 +11,8 @@ use crate::session::Outcome;
 use crate::view::Forced;
 use crate::waits::{Goal, Part, Wait};
 use crate::{
-    Acquire, Agent, Cause, Error, Event, Mode, Name, Patience, Reply, RequestId, Scarce, SessionId,
-    Token, Want,
+    Acquire, Agent, CallId, Cause, Error, Event, Mode, Name, NodeId, Patience, Reply, RequestId,
+    Scarce, SessionId, Token, Via, Want,
 };
 
 impl Machine {
@@ -234,7 +235,7 @@ impl Machine {
     /// Gives a lock to a session that waits for it, before all others.
     fn hand_over(&mut self, id: HoldId, to: SessionId) -> Result<Reply, Error> {
         let hold = self.holds[id].clone();
-        let session = self.sessions.get(&to).ok_or(Error::UnknownSession(to))?;
+        let session = self.sessions.get(&to).ok_or(Error::UnknownReceiver(to))?;
         let waits = session.waits.iter().map(|(_, arrival)| &self.waits[arrival]);
         let mut waits: Vec<&Wait> = waits.collect();
         waits.sort_unstable_by_key(|wait| wait.arrival);
@@ -332,8 +333,12 @@ impl Machine {
             self.answer(&wait, Err(Error::Cancelled));
             return Ok(Reply::Done);
         }
-        let (outcome, forgotten) =
-            (session.replies.find(request).cloned(), session.replies.has_forgotten(request));
+        let replies = session.replies_to(request);
+        let outcome = replies.find(request).cloned();
+        // Also if it has not come yet: it shall not be carried out when it does. One without a number
+        // has come.
+        let may_come = !request.is_allotted() && !replies.has_forgotten(request);
+        let remember = outcome.is_some() || may_come;
         match outcome {
             Some(Outcome::Done | Outcome::Released { .. } | Outcome::Failed(_)) => {
                 return Ok(Reply::Done);
@@ -346,11 +351,45 @@ impl Machine {
             }
             Some(Outcome::Granted | Outcome::Elected) | None => self.undo(id, request),
         }
-        // Also if it has not come yet: it shall not be carried out when it does.
-        if !forgotten {
+        if remember {
             self.remember(id, request, Outcome::Failed(Box::new(Error::Cancelled)));
         }
         Ok(Reply::Done)
+    }
+
+    /// Nobody awaits the answer to a single call any more. Its wait ends, and nothing is remembered of it. A
+    /// grant is undone only if no repetition can ask for it.
+    pub(crate) fn hang_up(
+        &mut self,
+        id: SessionId,
+        request: RequestId,
+        call: CallId,
+    ) -> Result<Reply, Error> {
+        let Some(arrival) = self.sessions[&id].wait_of(request) else {
+            if request.is_allotted() && !self.is_mutated(Mutation::HangUpIgnored) {
+                return self.cancel(id, request);
+            }
+            return Ok(Reply::Done);
+        };
+        if self.waits[&arrival].via == Via::Call(call) {
+            self.drop_wait(arrival);
+        }
+        Ok(Reply::Done)
+    }
+
+    /// A node has lost all its connections.
+    pub(crate) fn node_started(&mut self, node: NodeId) {
+        let there = |wait: &&Wait| matches!(wait.via, Via::Call(call) if call.node == node);
+        let calls = self.waits.values().filter(there);
+        let calls: Vec<Arrival> = calls.map(|wait| wait.arrival).collect();
+        calls.into_iter().for_each(|arrival| self.drop_wait(arrival));
+    }
+
+    /// Ends a wait of which nothing is remembered.
+    fn drop_wait(&mut self, arrival: Arrival) {
+        let Wait { agent, request, .. } = self.withdraw(arrival);
+        let (session, answer) = (agent.session, Err(Error::Cancelled));
+        self.turn.events.push(Event::Answered { session, request, answer });
     }
 
     /// Takes back what a request was granted, as far as it is still there.

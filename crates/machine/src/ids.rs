@@ -9,6 +9,12 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<str>);
 
+impl Default for Name {
+    fn default() -> Self {
+        Self("".into())
+    }
+}
+
 impl Deref for Name {
     type Target = str;
 
@@ -71,11 +77,80 @@ impl fmt::Display for SessionId {
 }
 
 /// A request, numbered by its session from 1 on. A request that is made again under its number is
-/// answered again and not carried out twice.
+/// answered again and not carried out twice. One that comes without a number, 0, is allotted one.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct RequestId(pub u64);
+
+impl RequestId {
+    /// The first number that the machine allots to requests that come without one. Clients number
+    /// theirs below it.
+    pub const ALLOTTED: Self = Self(1 << 63);
+
+    /// Whether the machine allotted it.
+    pub fn is_allotted(self) -> bool {
+        self >= Self::ALLOTTED
+    }
+}
+
+/// A node of the service.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct NodeId(pub u64);
+
+/// How the answer to a request gets to the client.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Via {
+    /// Over a stream that the client keeps and, if it breaks, replaces: the request waits on
+    /// meanwhile.
+    #[default]
+    Stream,
+    /// As the answer to a single call. When the connection ends, so does the wait.
+    Call(CallId),
+}
+
+/// A single call whose answer is awaited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallId {
+    /// The node that answers it.
+    pub node: NodeId,
+    /// Which of its calls, in this life of the node.
+    pub call: u64,
+}
+
+/// Where sessions come from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Origin {
+    /// They were opened with the token of this name.
+    Token(Name),
+    /// The client says that it runs there.
+    Host(Name),
+    /// They were opened from this network address.
+    Address(Name),
+}
+
+/// The SHA-256 of a session's key. The key itself is in no log. All zeros stand for no key.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct KeyDigest(pub [u8; 32]);
+
+impl KeyDigest {
+    /// That of a session without a key.
+    pub const NONE: Self = Self([0; 32]);
+
+    /// Whether it is the same, found in a time that does not tell how much of it is.
+    pub fn is(&self, other: &Self) -> bool {
+        let differ = self.0.iter().zip(&other.0).fold(0, |sum, (one, other)| sum | (one ^ other));
+        std::hint::black_box(differ) == 0
+    }
+}
+
+impl fmt::Debug for KeyDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
 
 /// A thread of control within a session: what waits and holds as one. A program that does one
 /// thing at a time is owner 0; one that does several gives each a number.

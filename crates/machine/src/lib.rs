@@ -6,13 +6,15 @@
 //!
 //! ```
 //! use std::time::Duration;
-//! use conclave_machine::{Acquire, Call, Command, Config, Event, Machine, Open, Reply, RequestId, Time};
+//! use conclave_machine::{
+//!     Acquire, Call, Command, Config, Event, Machine, Open, Reply, RequestId, Time, Via,
+//! };
 //!
 //! let mut machine = Machine::new(Config::default());
 //! let mut events = Vec::new();
 //! let mut open = |machine: &mut Machine, name: &str| {
 //!     let (name, host, ttl) = (name.into(), "host".into(), Duration::from_secs(10));
-//!     let open = Command::Open(Open { name, host, ttl, priority: 0, key: 0 });
+//!     let open = Command::Open(Open { name, host, ttl, priority: 0, ..Open::default() });
 //!     match machine.apply(Time::ZERO, open, &mut Vec::new()) {
 //!         Ok(Reply::Opened { session }) => session,
 //!         other => panic!("{other:?}"),
@@ -25,6 +27,7 @@
 //!     session,
 //!     request: RequestId(number),
 //!     received: RequestId(number - 1),
+//!     via: Via::Stream,
 //!     call,
 //! };
 //! let acquire = Call::Acquire(Acquire::exclusive("disk"));
@@ -54,8 +57,7 @@
 //! it. Whatever was due by then happens first: sessions that were not kept alive end, waits run out.
 //! When something is due and no command comes, the writer of the log writes a [`Command::Tick`]
 //! ([`Machine::next_due`] says when). Copies of the machine thus agree on who expired, whatever their
-//! own clocks say. A stall of the server does not count ([`Command::Resume`]), and after a restart every
-//! lease begins anew ([`Command::RenewAll`]).
+//! own clocks say. Whoever writes the log leaves out the time in which nobody could renew anything.
 //!
 //! A client renews its lease from when it *sent* the renewal, and the machine from when that was
 //! written, which is later. So the client's lease ends first, as far as the two clocks run alike.
@@ -77,7 +79,8 @@
 //! 6. The best candidate of an election leads. A leader that has to yield to a better one is asked, and
 //!    has the time it said it needs.
 //! 7. A request has a number; made again, it is answered again and not carried out twice. So a client that
-//!    lost a connection may repeat whatever it has no answer to.
+//!    lost a connection may repeat whatever it has no answer to. One without a number is allotted one, of a range
+//!    of its own; it cannot be repeated, so what it was granted is undone if its client hangs up.
 //! 8. There is so much of everything and no more ([`Limits`]), and what goes beyond is refused before
 //!    memory is taken.
 //!
@@ -111,8 +114,10 @@ mod view;
 mod waits;
 
 pub use command::{Acquire, Call, Campaign, Command, Mode, Open, Patience, Want};
-pub use error::{Error, Link};
-pub use ids::{Agent, Name, Owner, RequestId, SessionId, Token};
+pub use error::{Error, Link, Span};
+pub use ids::{
+    Agent, CallId, KeyDigest, Name, NodeId, Origin, Owner, RequestId, SessionId, Token, Via,
+};
 pub use limits::{Config, Limits, Policy, Scarce, Victim};
 pub use lock::Kind;
 pub use machine::Machine;

@@ -96,6 +96,10 @@ pub struct Limits {
     pub value_bytes: usize,
     /// Sessions.
     pub sessions: usize,
+    /// Sessions that were opened with one token.
+    pub sessions_per_token: usize,
+    /// Sessions that were opened from one network address.
+    pub sessions_per_address: usize,
     /// Locks and elections that are held or waited for.
     pub names: usize,
     /// Locks that one session holds and waits for.
@@ -129,6 +133,8 @@ impl Default for Limits {
             label_bytes: 256,
             value_bytes: 4096,
             sessions: 100_000,
+            sessions_per_token: 25_000,
+            sessions_per_address: 25_000,
             names: 1_000_000,
             locks_per_session: 100_000,
             waits_per_session: 1024,
@@ -156,6 +162,10 @@ pub enum Scarce {
     ValueBytes,
     /// Sessions.
     Sessions,
+    /// Sessions of one token.
+    SessionsPerToken,
+    /// Sessions from one network address.
+    SessionsPerAddress,
     /// Locks and elections.
     Names,
     /// Locks of a session.
@@ -187,6 +197,8 @@ impl fmt::Display for Scarce {
             Self::LabelBytes => "bytes in a label",
             Self::ValueBytes => "bytes in a value",
             Self::Sessions => "sessions",
+            Self::SessionsPerToken => "sessions opened with one token",
+            Self::SessionsPerAddress => "sessions opened from one address",
             Self::Names => "locks and elections",
             Self::LocksPerSession => "locks of one session",
             Self::WaitsPerSession => "waiting requests of one session",

@@ -1,18 +1,17 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
-use std::time::Duration;
 
 use crate::election::Election;
 use crate::ids::Arrival;
 use crate::lock::{Hold, Lock, LockId, Place};
 use crate::mutation::Mutation;
-use crate::session::{Outcome, Replies, Session};
+use crate::session::{First, Origins, Outcome, Replies, Session};
 use crate::slab::Slab;
 use crate::view::Forced;
 use crate::waits::{Goal, Wait};
 use crate::{
-    Agent, Call, Cause, Command, Config, Error, Event, Name, Open, Reply, RequestId, Scarce,
-    SessionId, Time, Token,
+    Agent, Call, Cause, Command, Config, Error, Event, KeyDigest, Name, Open, Origin, Reply,
+    RequestId, Scarce, SessionId, Span, Time, Token, Via,
 };
 
 /// The lock manager: sessions, locks, elections.
@@ -24,12 +23,13 @@ pub struct Machine {
     pub(crate) config: Config,
     /// The time of the last command.
     pub(crate) now: Time,
-    /// How long the server was stalled in all. The clock of leases is this much behind.
-    pub(crate) stalled: Duration,
     pub(crate) last_token: Token,
     pub(crate) last_session: SessionId,
     pub(crate) last_arrival: Arrival,
     pub(crate) sessions: BTreeMap<SessionId, Session>,
+    /// The sessions that have a key, by its digest.
+    pub(crate) keys: BTreeMap<KeyDigest, SessionId>,
+    pub(crate) origins: Origins,
     /// The locks that somebody holds or wants, by name.
     pub(crate) names: BTreeMap<Name, LockId>,
     pub(crate) locks: Slab<Lock>,
@@ -41,7 +41,7 @@ pub struct Machine {
     /// Who is in the way of somebody older, under wound-wait, and of whom.
     pub(crate) wounded: BTreeMap<Agent, Agent>,
     pub(crate) elections: BTreeMap<Name, Election>,
-    /// What happens by itself, and when, by the clock of leases.
+    /// What happens by itself, and when.
     pub(crate) due: BTreeSet<(Time, Due)>,
     pub(crate) forced: VecDeque<Forced>,
     pub(crate) turn: Turn,
@@ -75,6 +75,8 @@ pub(crate) struct Turn {
     /// The wait that the command itself has begun: what comes of it within the command is the
     /// reply.
     pub(crate) asking: Option<Arrival>,
+    /// How the answer to the request gets to the client.
+    pub(crate) via: Via,
     pub(crate) answer: Option<Result<Reply, Error>>,
 }
 
@@ -84,11 +86,12 @@ impl Machine {
         Self {
             config,
             now: Time::ZERO,
-            stalled: Duration::ZERO,
             last_token: Token(0),
             last_session: SessionId(0),
             last_arrival: Arrival(0),
             sessions: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            origins: Origins::default(),
             names: BTreeMap::new(),
             locks: Slab::default(),
             holds: Slab::default(),
@@ -116,12 +119,12 @@ impl Machine {
 
     /// When something is due next. If no command comes by then, a [`Command::Tick`] should.
     pub fn next_due(&self) -> Option<Time> {
-        self.due.first().map(|&(time, _)| time + self.stalled)
+        self.due.first().map(|&(time, _)| time)
     }
 
     /// The sessions that a command written at `at` would find expired, the first to end first.
     pub fn overdue(&self, at: Time) -> impl Iterator<Item = SessionId> {
-        let due = self.due.iter().take_while(move |&&(time, _)| time + self.stalled <= at);
+        let due = self.due.iter().take_while(move |&&(time, _)| time <= at);
         due.filter_map(|(_, due)| match due {
             Due::Session(session) => Some(*session),
             _ => None,
@@ -138,16 +141,8 @@ impl Machine {
         command: Command,
         events: &mut Vec<Event>,
     ) -> Result<Reply, Error> {
-        let elapsed = at.since(self.now);
         self.now = self.now.max(at);
         let reply = match command {
-            Command::Resume { stalled } => {
-                if !self.is_mutated(Mutation::StallsCount) {
-                    self.stalled += stalled.min(elapsed);
-                }
-                self.expire();
-                Ok(Reply::Done)
-            }
             Command::RenewAll => {
                 self.renew_all();
                 self.expire();
@@ -165,7 +160,11 @@ impl Machine {
 
     fn carry_out(&mut self, command: Command) -> Result<Reply, Error> {
         match command {
-            Command::Tick | Command::Resume { .. } | Command::RenewAll => Ok(Reply::Done),
+            Command::Tick | Command::RenewAll => Ok(Reply::Done),
+            Command::NodeStarted { node } => {
+                self.node_started(node);
+                Ok(Reply::Done)
+            }
             Command::Open(open) => self.open(open),
             Command::KeepAlive { mut sessions } => {
                 sessions.retain(|&session| !self.keep_alive(session));
@@ -182,7 +181,16 @@ impl Machine {
                 self.end_session(session, Cause::Expelled);
                 Ok(Reply::Done)
             }
-            Command::Request { session, request, received, call } => {
+            Command::ExpelAll { origin, reason } => {
+                self.check_label(&reason)?;
+                Ok(self.expel_all(&origin))
+            }
+            Command::HangUp { session, request, call } => {
+                self.known(session)?;
+                self.hang_up(session, request, call)
+            }
+            Command::Request { session, request, received, via, call } => {
+                self.turn.via = via;
                 self.request(session, request, received, &call)
             }
             Command::ForceRelease { lock, token, reason } => {
@@ -193,24 +201,29 @@ impl Machine {
     }
 
     fn open(&mut self, open: Open) -> Result<Reply, Error> {
-        let Open { name, host, ttl, priority, key } = open;
-        self.check_label(&name)?;
-        self.check_label(&host)?;
-        let limits = &self.config.limits;
-        if ttl < limits.shortest_ttl || ttl > limits.longest_ttl {
-            return Err(Error::BadSpan);
+        if let Some(&session) = self.keys.get(&open.key)
+            && !self.is_mutated(Mutation::OpenedTwice)
+        {
+            // The client asks again, and counts the lease from now.
+            if self.sessions[&session].opened_by != open.opened_by {
+                return Err(Error::KeyTaken);
+            }
+            self.keep_alive(session);
+            return Ok(Reply::Opened { session });
         }
-        within(self.sessions.len(), limits.sessions, Scarce::Sessions)?;
+        self.check_open(&open)?;
+        let Open { name, host, ttl, priority, key, opened_by, address, quota: _ } = open;
         self.last_session.0 += 1;
         let session = self.last_session;
-        let deadline = self.clock() + ttl;
-        self.due.insert((deadline, Due::Session(session)));
+        let deadline = self.now + ttl;
         let fresh = Session {
             name,
             host,
             ttl,
             priority,
             key,
+            opened_by,
+            address,
             opened: self.now,
             deadline,
             holds: Vec::new(),
@@ -218,16 +231,67 @@ impl Machine {
             pending: 0,
             leads: Vec::new(),
             replies: Replies::default(),
+            allotted: Replies::default(),
+            next_allotted: RequestId::ALLOTTED,
         };
-        self.sessions.insert(session, fresh);
+        self.admit(session, fresh);
         Ok(Reply::Opened { session })
+    }
+
+    /// Whether there may be such a session.
+    fn check_open(&self, open: &Open) -> Result<(), Error> {
+        for label in [&open.name, &open.host, &open.opened_by, &open.address] {
+            self.check_label(label)?;
+        }
+        let limits = &self.config.limits;
+        let (least, most) = (limits.shortest_ttl, limits.longest_ttl);
+        if open.ttl < least || open.ttl > most {
+            return Err(Error::BadSpan { what: Span::TimeToLive, least, most });
+        }
+        within(self.sessions.len(), limits.sessions, Scarce::Sessions)?;
+        if !open.opened_by.is_empty() {
+            let quota = open.quota.map_or(usize::MAX, |quota| quota as usize);
+            let most = limits.sessions_per_token.min(quota);
+            within(self.origins.of_token(&open.opened_by), most, Scarce::SessionsPerToken)?;
+        }
+        if !open.address.is_empty() {
+            let (there, most) =
+                (self.origins.of_address(&open.address), limits.sessions_per_address);
+            within(there, most, Scarce::SessionsPerAddress)?;
+        }
+        Ok(())
+    }
+
+    /// Writes a session down wherever it belongs.
+    pub(crate) fn admit(&mut self, id: SessionId, session: Session) {
+        self.due.insert((session.deadline, Due::Session(id)));
+        if session.key != KeyDigest::NONE {
+            self.keys.insert(session.key, id);
+        }
+        self.origins.add(&session);
+        self.sessions.insert(id, session);
+    }
+
+    fn expel_all(&mut self, origin: &Origin) -> Reply {
+        let is_from = |session: &Session| match origin {
+            Origin::Token(name) => session.opened_by == *name,
+            Origin::Host(host) => session.host == *host,
+            Origin::Address(address) => session.address == *address,
+        };
+        let theirs = self.sessions.iter().filter(|(_, session)| is_from(session));
+        let theirs: Vec<SessionId> = theirs.map(|(&id, _)| id).collect();
+        let sessions = theirs.len() as u64;
+        for session in theirs {
+            self.end_session(session, Cause::Expelled);
+        }
+        Reply::Expelled { sessions }
     }
 
     /// Whether there is such a session, which then lives on.
     fn keep_alive(&mut self, id: SessionId) -> bool {
-        let clock = self.clock();
+        let now = self.now;
         let Some(session) = self.sessions.get_mut(&id) else { return false };
-        let deadline = clock + session.ttl;
+        let deadline = now + session.ttl;
         if deadline > session.deadline {
             self.due.remove(&(session.deadline, Due::Session(id)));
             self.due.insert((deadline, Due::Session(id)));
@@ -246,9 +310,9 @@ impl Machine {
     /// Lets happen what is due. Whatever is over is over before anything is granted, so that
     /// nothing is granted to a session that has ended.
     fn expire(&mut self) {
-        let clock = self.clock();
+        let now = self.now;
         let mut yielding = Vec::new();
-        while self.due.first().is_some_and(|&(time, _)| time <= clock) {
+        while self.due.first().is_some_and(|&(time, _)| time <= now) {
             let (_, due) = self.due.pop_first().expect("something is due");
             match due {
                 Due::Session(session) => {
@@ -287,6 +351,10 @@ impl Machine {
         }
         let session = self.sessions.remove(&id).expect("it is there");
         self.due.remove(&(session.deadline, Due::Session(id)));
+        if self.keys.get(&session.key) == Some(&id) {
+            self.keys.remove(&session.key);
+        }
+        self.origins.remove(&session);
         self.turn.events.push(Event::Ended { session: id, cause });
     }
 
@@ -298,13 +366,24 @@ impl Machine {
         call: &Call,
     ) -> Result<Reply, Error> {
         let session = self.sessions.get_mut(&id).ok_or(Error::UnknownSession(id))?;
-        session.replies.forget(received);
+        session.replies.forget(received.min(LAST_OF_CLIENTS));
+        if request.is_allotted() {
+            // Nobody but the machine gives such numbers, and nobody can ask for them again.
+            return Err(Error::Forgotten(request));
+        }
+        if request == RequestId(0) {
+            let request = session.next_allotted;
+            session.next_allotted.0 += 1;
+            return self.answer_request(id, request, call);
+        }
+        let via = self.turn.via;
         let session = &self.sessions[&id];
         if !self.is_mutated(Mutation::Repeated) {
             if let Some(outcome) = session.replies.find(request) {
                 return self.repeat(id, request, call, outcome);
             }
-            if session.wait_of(request).is_some() {
+            if let Some(arrival) = session.wait_of(request) {
+                self.waits.get_mut(&arrival).expect("it waits").via = via;
                 return Ok(Reply::Waiting);
             }
         }
@@ -317,6 +396,16 @@ impl Machine {
             let still = self.repeat(id, request, call, &outcome);
             return still.map_err(|_| Error::Forgotten(request));
         }
+        self.answer_request(id, request, call)
+    }
+
+    /// Carries out a request that has not been made before, and remembers what came of it.
+    fn answer_request(
+        &mut self,
+        id: SessionId,
+        request: RequestId,
+        call: &Call,
+    ) -> Result<Reply, Error> {
         let reply = match call {
             Call::Acquire(acquire) => self.acquire(id, request, acquire),
             Call::Release { lock, token, to } => self.release(id, lock, *token, *to),
@@ -396,13 +485,12 @@ impl Machine {
 
     pub(crate) fn remember(&mut self, session: SessionId, request: RequestId, outcome: Outcome) {
         let most = self.config.limits.replies;
+        let drop = match self.is_mutated(Mutation::LateAnswerDropped) {
+            true => First::Numbered,
+            false => First::Stored,
+        };
         let session = self.sessions.get_mut(&session).expect("who asks has a session");
-        session.replies.keep(request, outcome, most);
-    }
-
-    /// The clock of leases: time without the stalls of the server.
-    pub(crate) fn clock(&self) -> Time {
-        self.now.back(self.stalled)
+        session.replies_to_mut(request).keep(request, outcome, most, drop);
     }
 
     pub(crate) fn next_token(&mut self) -> Token {
@@ -447,6 +535,9 @@ impl Machine {
         }
     }
 }
+
+/// The highest number that a client can give a request.
+const LAST_OF_CLIENTS: RequestId = RequestId(RequestId::ALLOTTED.0 - 1);
 
 /// Whether there is room for one more.
 pub(crate) fn within(now: usize, most: usize, what: Scarce) -> Result<(), Error> {

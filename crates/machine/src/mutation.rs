@@ -21,8 +21,12 @@ pub(crate) enum Mutation {
     Repeated,
     /// Several locks are granted if each could be had, though others are ahead of it at one.
     HalfReady,
-    /// A stall is not given back.
-    StallsCount,
+    /// The answer to a request that waited for long is dropped before those to later ones.
+    LateAnswerDropped,
+    /// What a request without a number was granted outlives the connection of its client.
+    HangUpIgnored,
+    /// An opening that is repeated opens a second session.
+    OpenedTwice,
     /// A wounded one may wait.
     WoundsHeal,
 }

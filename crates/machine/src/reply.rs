@@ -17,6 +17,11 @@ pub enum Reply {
         /// Those that are no more.
         gone: Vec<SessionId>,
     },
+    /// So many sessions have ended.
+    Expelled {
+        /// How many.
+        sessions: u64,
+    },
     /// All locks of the request are held.
     Granted {
         /// The fencing token of the grant, the same for all its locks.

@@ -16,7 +16,7 @@ use crate::machine::{Due, Machine};
 use crate::session::{Replies, Session};
 use crate::view::Forced;
 use crate::waits::{Candidacy, Goal, Part, Wait};
-use crate::{Agent, Config, Mode, Name, RequestId, SessionId, Time, Token};
+use crate::{Agent, Config, KeyDigest, Mode, Name, RequestId, SessionId, Time, Token, Via};
 
 /// The whole state of a machine, for a file or for a new member of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,7 +25,6 @@ pub struct Snapshot {
     version: u32,
     config: Config,
     now: Time,
-    stalled: Duration,
     last_token: Token,
     last_session: SessionId,
     last_arrival: Arrival,
@@ -39,7 +38,7 @@ pub struct Snapshot {
 }
 
 /// The format that this version writes and reads.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct SessionRecord {
@@ -48,10 +47,14 @@ struct SessionRecord {
     host: Name,
     ttl: Duration,
     priority: i32,
-    key: u64,
+    key: KeyDigest,
+    opened_by: Name,
+    address: Name,
     opened: Time,
     deadline: Time,
     replies: Replies,
+    allotted: Replies,
+    next_allotted: RequestId,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -78,6 +81,7 @@ struct WaitRecord {
     arrival: Arrival,
     agent: Agent,
     request: RequestId,
+    via: Via,
     since: Time,
     until: Option<Time>,
     goal: GoalRecord,
@@ -114,9 +118,13 @@ impl Machine {
             ttl: session.ttl,
             priority: session.priority,
             key: session.key,
+            opened_by: session.opened_by.clone(),
+            address: session.address.clone(),
             opened: session.opened,
             deadline: session.deadline,
             replies: session.replies.clone(),
+            allotted: session.allotted.clone(),
+            next_allotted: session.next_allotted,
         });
         let places: BTreeMap<LockId, u32> = (0..).zip(self.names.values()).map(swap).collect();
         let locks = self.names.values().map(|&lock| self.record_lock(&self.locks[lock]));
@@ -126,7 +134,6 @@ impl Machine {
             version: VERSION,
             config: self.config.clone(),
             now: self.now,
-            stalled: self.stalled,
             last_token: self.last_token,
             last_session: self.last_session,
             last_arrival: self.last_arrival,
@@ -159,8 +166,8 @@ impl Machine {
             }
             Goal::Lead(candidacy) => GoalRecord::Lead((**candidacy).clone()),
         };
-        let Wait { arrival, agent, request, since, until, .. } = *wait;
-        WaitRecord { arrival, agent, request, since, until, goal }
+        let Wait { arrival, agent, request, via, since, until, .. } = *wait;
+        WaitRecord { arrival, agent, request, via, since, until, goal }
     }
 
     /// The machine that a snapshot was taken of.
@@ -170,13 +177,11 @@ impl Machine {
         }
         let mut machine = Self::new(snapshot.config);
         machine.now = snapshot.now;
-        machine.stalled = snapshot.stalled;
         machine.last_token = snapshot.last_token;
         machine.last_session = snapshot.last_session;
         machine.last_arrival = snapshot.last_arrival;
         for record in snapshot.sessions {
-            machine.due.insert((record.deadline, Due::Session(record.id)));
-            machine.sessions.insert(record.id, record.restore());
+            machine.admit(record.id, record.restore());
         }
         let mut locks = Vec::with_capacity(snapshot.locks.len());
         for record in snapshot.locks {
@@ -228,7 +233,7 @@ impl Machine {
 
     fn restore_wait(&mut self, record: WaitRecord, locks: &[LockId]) -> Result<(), BadSnapshot> {
         const NO_LOCK: BadSnapshot = BadSnapshot::Contradiction("a request waits for no lock");
-        let WaitRecord { arrival, agent, request, since, until, goal } = record;
+        let WaitRecord { arrival, agent, request, via, since, until, goal } = record;
         let lock = |place: u32| locks.get(place as usize).copied().ok_or(NO_LOCK);
         let goal = match goal {
             GoalRecord::Locks(parts) => {
@@ -251,20 +256,36 @@ impl Machine {
         if !self.sessions.contains_key(&agent.session) {
             return Err(BadSnapshot::Contradiction("a request that waits has no session"));
         }
-        self.enlist(Wait { arrival, agent, request, since, until, goal });
+        self.enlist(Wait { arrival, agent, request, via, since, until, goal });
         Ok(())
     }
 }
 
 impl SessionRecord {
     fn restore(self) -> Session {
-        let Self { name, host, ttl, priority, key, opened, deadline, replies, .. } = self;
+        let Self {
+            id: _,
+            name,
+            host,
+            ttl,
+            priority,
+            key,
+            opened_by,
+            address,
+            opened,
+            deadline,
+            replies,
+            allotted,
+            next_allotted,
+        } = self;
         Session {
             name,
             host,
             ttl,
             priority,
             key,
+            opened_by,
+            address,
             opened,
             deadline,
             holds: Vec::new(),
@@ -272,6 +293,8 @@ impl SessionRecord {
             pending: 0,
             leads: Vec::new(),
             replies,
+            allotted,
+            next_allotted,
         }
     }
 }

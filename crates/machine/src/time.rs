@@ -34,11 +34,6 @@ impl Time {
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
-
-    /// The moment `span` before this one, or the beginning.
-    pub(crate) fn back(self, span: Duration) -> Self {
-        Self(self.0.saturating_sub(nanos(span)))
-    }
 }
 
 impl Add<Duration> for Time {

@@ -11,7 +11,9 @@ use crate::lock::{Hold, Lock};
 use crate::machine::Machine;
 use crate::session::Session;
 use crate::waits::{Goal, Wait};
-use crate::{Agent, Kind, Leadership, Link, Mode, Name, RequestId, SessionId, Time, Token};
+use crate::{
+    Agent, KeyDigest, Kind, Leadership, Link, Mode, Name, RequestId, Scarce, SessionId, Time, Token,
+};
 
 /// A lock that somebody holds or wants.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,6 +104,10 @@ pub struct SessionView {
     pub opened: Time,
     /// Its priority in deadlocks.
     pub priority: i32,
+    /// The name of the token that opened it; empty if there was none.
+    pub opened_by: Name,
+    /// The network address that it was opened from, if that is known.
+    pub address: Name,
     /// The locks that it holds, by name, with their tokens.
     pub holds: Vec<(Name, Token)>,
     /// The locks that it waits for, by name.
@@ -201,7 +207,7 @@ impl Machine {
 
     /// For how long a session lives on if it is not renewed, by the time of the last command.
     pub fn left(&self, id: SessionId) -> Option<Duration> {
-        self.sessions.get(&id).map(|session| session.deadline.since(self.clock()))
+        self.sessions.get(&id).map(|session| session.deadline.since(self.now))
     }
 
     /// The elections, in the order of their names.
@@ -262,9 +268,14 @@ impl Machine {
         self.sessions.contains_key(&agent.session).then(|| self.known_as(agent))
     }
 
-    /// The key of a session, if it lives.
-    pub fn key(&self, id: SessionId) -> Option<u64> {
-        self.sessions.get(&id).map(|session| session.key)
+    /// The digest of a session's key and the name of the token that opened it, if it lives.
+    pub fn key(&self, id: SessionId) -> Option<(&KeyDigest, &Name)> {
+        self.sessions.get(&id).map(|session| (&session.key, &session.opened_by))
+    }
+
+    /// The number that the next request of a session without one is allotted, if the session lives.
+    pub fn next_allotted(&self, id: SessionId) -> Option<RequestId> {
+        self.sessions.get(&id).map(|session| session.next_allotted)
     }
 
     /// How many there are: sessions, locks, holds, waiting requests, elections.
@@ -276,6 +287,20 @@ impl Machine {
             waits: self.waits.len(),
             elections: self.elections.len(),
         }
+    }
+
+    /// The tables of which nine tenths are in use, each as a line for operators.
+    pub fn nearly_full(&self) -> Vec<String> {
+        let limits = &self.config.limits;
+        let tables = [
+            (self.sessions.len(), limits.sessions, Scarce::Sessions),
+            (self.names.len() + self.elections.len(), limits.names, Scarce::Names),
+        ];
+        let full = |&(count, most, _): &(usize, usize, Scarce)| count >= most - most / 10;
+        let tables = tables.into_iter().filter(full);
+        tables
+            .map(|(count, most, what)| format!("there are {count} of at most {most} {what}"))
+            .collect()
     }
 
     fn edges(&self, wait: &Wait) -> Vec<Edge> {
@@ -329,7 +354,7 @@ impl Machine {
             request: wait.request,
             wants,
             since: wait.since,
-            left: wait.until.map(|until| until.since(self.clock())),
+            left: wait.until.map(|until| until.since(self.now)),
             locks: locks.collect(),
         }
     }
@@ -349,9 +374,11 @@ impl Machine {
             name: session.name.clone(),
             host: session.host.clone(),
             ttl: session.ttl,
-            left: session.deadline.since(self.clock()),
+            left: session.deadline.since(self.now),
             opened: session.opened,
             priority: session.priority,
+            opened_by: session.opened_by.clone(),
+            address: session.address.clone(),
             holds: holds.collect(),
             waits,
             leads,

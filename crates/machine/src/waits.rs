@@ -6,7 +6,7 @@ use crate::ids::Arrival;
 use crate::lock::{Class, HoldId, Lock, LockId, Place};
 use crate::machine::{Due, Machine};
 use crate::mutation::Mutation;
-use crate::{Agent, Error, Event, Link, Mode, Name, Patience, Policy, Reply, RequestId, Time};
+use crate::{Agent, Error, Event, Link, Mode, Name, Patience, Policy, Reply, RequestId, Time, Via};
 
 /// A request that waits.
 #[derive(Clone, Debug)]
@@ -14,8 +14,9 @@ pub(crate) struct Wait {
     pub(crate) arrival: Arrival,
     pub(crate) agent: Agent,
     pub(crate) request: RequestId,
+    pub(crate) via: Via,
     pub(crate) since: Time,
-    /// When it has waited long enough, by the clock of leases.
+    /// When it has waited long enough.
     pub(crate) until: Option<Time>,
     pub(crate) goal: Goal,
 }
@@ -80,11 +81,12 @@ impl Machine {
         goal: Goal,
     ) -> Result<Reply, Error> {
         let until = match patience {
-            Patience::For(span) => Some(self.clock() + span),
+            Patience::For(span) => Some(self.now + span),
             Patience::Try | Patience::Forever => None,
         };
         let arrival = Arrival(self.last_arrival.0 + 1);
-        let wait = Wait { arrival, agent, request, since: self.now, until, goal };
+        let via = self.turn.via;
+        let wait = Wait { arrival, agent, request, via, since: self.now, until, goal };
         if let Some(error) = self.objection(&wait) {
             // A lock that was made for this request is not needed.
             self.turn.touched.extend(wait.goal.parts().iter().map(|part| part.lock));

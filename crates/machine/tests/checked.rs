@@ -10,7 +10,7 @@ use std::time::Duration;
 use conclave_check::{Budgets, CheckSpec, Limits, Progress, Report, Verdict, check};
 use conclave_machine::{
     Acquire, Call, Command, Config, Event, Machine, Mode, Open, Reply, RequestId, SessionId,
-    Snapshot, Time, Token, Want,
+    Snapshot, Time, Token, Via, Want,
 };
 use conclave_protocol::{
     Client, Crashes, Ctx, Detector, Entry, Info, Mark, Marked, Model, Never, NodeId, Property,
@@ -136,7 +136,7 @@ impl Protocol for Node {
         let mut machine = Machine::new(Config::default());
         for _ in ctx.peers() {
             let (name, host, ttl) = ("client".into(), "host".into(), Duration::from_secs(10));
-            let open = Command::Open(Open { name, host, ttl, priority: 0, key: 0 });
+            let open = Command::Open(Open { name, host, ttl, ..Open::default() });
             machine.apply(Time::ZERO, open, &mut Vec::new()).expect("there is room");
         }
         let bytes = write(&machine);
@@ -280,7 +280,7 @@ fn order(client: NodeId) -> [&'static str; 2] {
 
 fn command(client: NodeId, number: u64, call: Call) -> Command {
     let (request, received) = (RequestId(number), RequestId(number - 1));
-    Command::Request { session: session(client), request, received, call }
+    Command::Request { session: session(client), request, received, via: Via::Stream, call }
 }
 
 fn session(client: NodeId) -> SessionId {

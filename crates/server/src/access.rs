@@ -1,10 +1,14 @@
 //! Who may do what.
 
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
-use conclave_api::{codes, v1};
+use conclave_api::{Code, v1};
+use conclave_machine::{Command, Name, Open};
 use tokio_util::sync::CancellationToken;
 
+use crate::keys;
+use crate::listen::HangUp;
 use crate::tokens::Tokens;
 use crate::translate::failed;
 
@@ -42,12 +46,12 @@ impl Access {
         });
         let Some(secret) = secret else {
             let message = "this server asks for a token, as in: Authorization: Bearer …";
-            return Err(failed(codes::UNAUTHENTICATED, message));
+            return Err(failed(Code::Unauthenticated, message));
         };
         let tokens = tokens.read().unwrap_or_else(PoisonError::into_inner);
         match tokens.holder(secret) {
-            Some(rights) => Ok(Caller(Some(rights))),
-            None => Err(failed(codes::UNAUTHENTICATED, "nobody is known by this token")),
+            Some(rights) => Ok(Caller { rights: Some(rights), address: Name::default() }),
+            None => Err(failed(Code::Unauthenticated, "nobody is known by this token")),
         }
     }
 
@@ -69,7 +73,11 @@ impl Access {
 
 /// Whoever asks, and what it may do.
 #[derive(Clone, Debug)]
-pub(crate) struct Caller(Option<Arc<Rights>>);
+pub(crate) struct Caller {
+    rights: Option<Arc<Rights>>,
+    /// Where it is; empty if that is not known.
+    address: Name,
+}
 
 /// The rights of somebody who is known by a token.
 #[derive(Debug)]
@@ -80,6 +88,8 @@ pub(crate) struct Rights {
     pub(crate) lock: Vec<String>,
     pub(crate) observe: Vec<String>,
     pub(crate) admin: Vec<String>,
+    /// How many sessions it may have, if fewer than others.
+    pub(crate) sessions: Option<u32>,
     /// Cancelled when it has them no more.
     pub(crate) revoked: CancellationToken,
 }
@@ -87,31 +97,72 @@ pub(crate) struct Rights {
 impl Rights {
     /// Whether somebody may do the same under the same name.
     pub(crate) fn are(&self, other: &Self) -> bool {
-        let Self { name, lock, observe, admin, revoked: _ } = self;
+        let Self { name, lock, observe, admin, sessions, revoked: _ } = self;
         (name, lock, observe, admin) == (&other.name, &other.lock, &other.observe, &other.admin)
+            && *sessions == other.sessions
     }
 }
 
 impl Caller {
     /// Somebody who may do everything: whoever can reach a node that asks for no token.
     pub(crate) fn anybody() -> Self {
-        Self(None)
+        Self { rights: None, address: Name::default() }
+    }
+
+    /// The same, on this connection.
+    #[must_use]
+    pub(crate) fn on(self, connection: Option<&HangUp>) -> Self {
+        let address = connection.and_then(HangUp::peer).map(|peer| peer.to_string());
+        Self { address: address.unwrap_or_default().into(), ..self }
+    }
+
+    /// The command that opens a session for it, and the session's key.
+    pub(crate) fn open(&self, open: &v1::Open) -> Result<(Command, u64), v1::Failed> {
+        // Who may lock nothing has no use for a session, and could fill the table with them.
+        if let Some(rights) = &self.rights
+            && rights.lock.is_empty()
+        {
+            let message =
+                format!("{} has no right to open sessions: it may lock nothing", rights.name);
+            return Err(failed(Code::Forbidden, message));
+        }
+        let key = match open.nonce {
+            0 => crate::chance().max(1),
+            nonce => nonce,
+        };
+        let open = Open {
+            name: open.name.as_str().into(),
+            host: open.host.as_str().into(),
+            ttl: Duration::from_millis(open.ttl_ms),
+            priority: open.priority,
+            key: keys::digest(key),
+            opened_by: self.name().unwrap_or_default().into(),
+            address: self.address.clone(),
+            quota: self.rights.as_ref().and_then(|rights| rights.sessions),
+        };
+        Ok((Command::Open(open), key))
+    }
+
+    /// Whether it may act for sessions that were opened with the token of this name. Those that were opened while the
+    /// node asked for none are anybody's who has the key.
+    pub(crate) fn is(&self, opened_by: &str) -> bool {
+        opened_by.is_empty() || self.name().is_none_or(|name| name == opened_by)
     }
 
     /// What it is called, if it is known by a token.
     pub(crate) fn name(&self) -> Option<&str> {
-        self.0.as_ref().map(|rights| rights.name.as_str())
+        self.rights.as_ref().map(|rights| rights.name.as_str())
     }
 
     /// Is cancelled when it has its rights no more, if it is known by a token.
     pub(crate) fn revoked(&self) -> Option<&CancellationToken> {
-        self.0.as_ref().map(|rights| &rights.revoked)
+        self.rights.as_ref().map(|rights| &rights.revoked)
     }
 
     /// Whether it may do this to a name. Who may take a lock may also see it, and who may do either may
     /// observe.
     pub(crate) fn may(&self, right: Right, name: &str) -> Result<(), v1::Failed> {
-        let Some(rights) = &self.0 else { return Ok(()) };
+        let Some(rights) = &self.rights else { return Ok(()) };
         let begins = |prefixes: &[String]| prefixes.iter().any(|prefix| name.starts_with(prefix));
         let may = match right {
             Right::Lock => begins(&rights.lock),
@@ -129,7 +180,7 @@ impl Caller {
             Right::Admin => "administer",
         };
         let message = format!("{} has no right to {what} {name:?}", rights.name);
-        Err(failed(codes::FORBIDDEN, message))
+        Err(failed(Code::Forbidden, message))
     }
 
     /// Whether it may see a name.

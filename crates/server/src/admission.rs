@@ -143,7 +143,8 @@ async fn try_refuse(mut io: impl AsyncRead + AsyncWrite + Unpin, reason: &str) -
 
 /// The refusal as HTTP/1 has it.
 fn unavailable(reason: &str) -> Vec<u8> {
-    let body = serde_json::json!({ "code": conclave_api::codes::UNAVAILABLE, "message": reason });
+    let body =
+        serde_json::json!({ "code": conclave_api::Code::Unavailable.as_str(), "message": reason });
     let body = body.to_string();
     let length = body.len();
     format!(

@@ -30,14 +30,6 @@ impl Clock {
         self.read_at(real())
     }
 
-    /// The time as a number that is never given out twice: if need be, a moment later.
-    pub(crate) fn next(&self) -> u64 {
-        let now = self.now();
-        let mut last = self.0.lock().expect("nobody panics while reading the clock");
-        last.time = last.time.max(now) + Duration::from_nanos(1);
-        last.time.as_nanos()
-    }
-
     fn read_at(&self, real: Instant) -> Time {
         let mut last = self.0.lock().expect("nobody panics while reading the clock");
         let mut passed = real.saturating_duration_since(last.real);

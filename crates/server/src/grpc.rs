@@ -7,16 +7,16 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use conclave_api::v1::conclave_server::Conclave;
-use conclave_api::{codes, v1};
+use conclave_api::{Code, v1};
 use conclave_machine::Name;
 use futures_util::stream::{BoxStream, Stream, StreamExt};
 use tonic::metadata::MetadataMap;
-use tonic::{Code, Request, Response, Status, Streaming};
+use tonic::{Request, Response, Status, Streaming};
 use v1::tell::What as Told;
 
 use crate::access::{Caller, Right};
 use crate::listen::HangUp;
-use crate::service::{Kind, Service, kind_of};
+use crate::service::Service;
 use crate::talk::{AT_ONCE, Talk, Turn};
 use crate::translate::Eye;
 
@@ -92,6 +92,11 @@ impl Conclave for Grpc {
         self.respond(self.0.expel(&caller, request.into_inner()).await)
     }
 
+    async fn expel_all(&self, request: Request<v1::EndSessions>) -> Answer<v1::Expelled> {
+        let caller = self.caller(&request)?;
+        self.respond(self.0.expel_all(&caller, request.into_inner()).await)
+    }
+
     async fn depose(&self, request: Request<v1::EndLeadership>) -> Answer<v1::Done> {
         let caller = self.caller(&request)?;
         self.respond(self.0.depose(&caller, request.into_inner()).await)
@@ -136,7 +141,8 @@ impl Grpc {
     /// Who asks.
     fn caller<T>(&self, request: &Request<T>) -> Result<Caller, Status> {
         let shown = request.metadata().get("authorization").map(|value| value.as_bytes());
-        self.0.access.caller(shown).map_err(|failed| self.status(failed))
+        let caller = self.0.access.caller(shown).map_err(|failed| self.status(failed))?;
+        Ok(caller.on(request.extensions().get()))
     }
 
     fn respond<T>(&self, answer: Result<T, v1::Failed>) -> Answer<T> {
@@ -170,21 +176,10 @@ fn patience(metadata: &MetadataMap) -> Duration {
 
 /// A failure as gRPC has it; the code that programs go by is in the metadata.
 fn status(failed: v1::Failed) -> Status {
-    let code = match kind_of(&failed.code) {
-        Kind::Bad => Code::InvalidArgument,
-        Kind::Unauthenticated => Code::Unauthenticated,
-        Kind::Forbidden => Code::PermissionDenied,
-        Kind::NotFound => Code::NotFound,
-        Kind::Conflict => Code::AlreadyExists,
-        Kind::Precondition => Code::FailedPrecondition,
-        Kind::TimedOut => Code::DeadlineExceeded,
-        Kind::Aborted => Code::Aborted,
-        Kind::Cancelled => Code::Cancelled,
-        Kind::TooMany => Code::ResourceExhausted,
-        Kind::Unavailable => Code::Unavailable,
-    };
+    let code = Code::parse(&failed.code).map_or(tonic::Code::Unknown, Code::grpc_status);
     let mut status = Status::new(code, failed.message);
-    let code = failed.code.parse().unwrap_or_else(|_| codes::BAD_REQUEST.parse().expect("ASCII"));
+    let code =
+        failed.code.parse().unwrap_or_else(|_| Code::BadRequest.as_str().parse().expect("ASCII"));
     status.metadata_mut().insert("conclave-code", code);
     status
 }

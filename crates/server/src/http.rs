@@ -22,7 +22,7 @@ use axum::middleware::{self, Next};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{MethodFilter, on};
-use conclave_api::{DEFAULT_ADDRESS, PLAIN, codes, v1};
+use conclave_api::{Code, DEFAULT_ADDRESS, PLAIN, v1};
 use futures_util::StreamExt;
 use hyper::upgrade::OnUpgrade;
 use serde::Serialize;
@@ -35,7 +35,7 @@ use crate::grpc::observation;
 use crate::listen::HangUp;
 use crate::node::STOPPING;
 use crate::plain::converse;
-use crate::service::{Kind, Service, kind_of};
+use crate::service::Service;
 use crate::talk::Talk;
 use crate::translate::failed;
 use body::{Fields, Handle, LONGEST_BODY, Refusal, query};
@@ -101,7 +101,7 @@ impl Site {
             Does::Welcome => return Ok(welcome(request.headers()).into_response()),
             _ => {
                 let shown = request.headers().get(AUTHORIZATION).map(HeaderValue::as_bytes);
-                service.access.caller(shown)?
+                service.access.caller(shown)?.on(request.extensions().get())
             }
         };
         Ok(match route.does {
@@ -145,6 +145,9 @@ impl Site {
                 ok(service.force_release(&caller, take).await?)
             }
             Does::Expel => ok(service.expel(&caller, self.fields(request).await?.read()?).await?),
+            Does::ExpelAll => {
+                ok(service.expel_all(&caller, self.fields(request).await?.read()?).await?)
+            }
             Does::Depose => {
                 ok(service.depose(&caller, self.fields(request).await?.read()?).await?)
             }
@@ -165,7 +168,7 @@ impl Site {
         let Service { closing, bounds, .. } = &*self.service;
         match closing.run_until_cancelled(Fields::of(request, bounds.patience)).await {
             Some(fields) => fields,
-            None => Err(failed(codes::UNAVAILABLE, STOPPING).into()),
+            None => Err(failed(Code::Unavailable, STOPPING).into()),
         }
     }
 
@@ -176,7 +179,7 @@ impl Site {
         }
         let ask = v1::Ask { what: Some(Asked::Open(open)), ..v1::Ask::default() };
         match self.service.call(caller, ask).await? {
-            Told::Opened(v1::Opened { session, key, ttl_ms }) => {
+            Told::Opened(v1::Opened { session, key, ttl_ms, .. }) => {
                 let session = Handle { session, key }.to_string();
                 Ok(ok(json!({ "session": session, "ttl_ms": ttl_ms })))
             }
@@ -230,7 +233,7 @@ impl Site {
         let upgrading = upgrading.ok_or_else(|| Refusal {
             status: StatusCode::UPGRADE_REQUIRED,
             failed: failed(
-                codes::BAD_REQUEST,
+                Code::BadRequest,
                 format!("this needs HTTP/1.1 with Connection: Upgrade and Upgrade: {PLAIN}"),
             ),
         })?;
@@ -243,7 +246,7 @@ impl Site {
     fn readiness(&self) -> Response {
         match self.service.node.illness() {
             None => ok(json!({ "status": "ok" })),
-            Some(trouble) => Refusal::from(failed(codes::UNAVAILABLE, trouble)).into_response(),
+            Some(trouble) => Refusal::from(failed(Code::Unavailable, trouble)).into_response(),
         }
     }
 }
@@ -255,27 +258,16 @@ fn ok(answer: impl Serialize) -> Response {
 fn named_at_all(name: &str, parameter: &str) -> Result<(), Refusal> {
     if name.is_empty() {
         let message = format!("a lock or an election needs a name: ?{parameter}=…");
-        return Err(failed("no-name", message).into());
+        return Err(failed(Code::NoName, message).into());
     }
     Ok(())
 }
 
 impl From<v1::Failed> for Refusal {
-    /// A failure as HTTP has it. A wait that took too long is a conflict, for whoever says how long it wants
-    /// to wait does not want programs on the way to ask again, which they do after a time-out.
+    /// A failure as HTTP has it.
     fn from(failed: v1::Failed) -> Self {
-        let status = match kind_of(&failed.code) {
-            Kind::Bad => StatusCode::BAD_REQUEST,
-            Kind::Unauthenticated => StatusCode::UNAUTHORIZED,
-            Kind::Forbidden => StatusCode::FORBIDDEN,
-            Kind::NotFound => StatusCode::NOT_FOUND,
-            Kind::Conflict | Kind::TimedOut | Kind::Aborted | Kind::Cancelled => {
-                StatusCode::CONFLICT
-            }
-            Kind::Precondition => StatusCode::PRECONDITION_FAILED,
-            Kind::TooMany => StatusCode::TOO_MANY_REQUESTS,
-            Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-        };
+        let status = Code::parse(&failed.code).map_or(500, Code::http_status);
+        let status = StatusCode::from_u16(status).expect("the table has statuses");
         Self { status, failed }
     }
 }
@@ -324,7 +316,7 @@ async fn no_such_path(request: Request) -> Response {
         None => "GET /openapi.json says what there is".to_owned(),
     };
     let message = format!("there is nothing at {path:?}; {hint}");
-    Refusal::from(failed(codes::NOT_FOUND, message)).into_response()
+    Refusal::from(failed(Code::NotFound, message)).into_response()
 }
 
 /// Something is there, but it is asked in another way.
@@ -337,7 +329,7 @@ async fn other_method(request: Request) -> Response {
         });
     let methods = methods.collect::<Vec<_>>().join(", ");
     let message = format!("{path} takes {methods}, not {}", request.method());
-    let failed = failed(codes::BAD_REQUEST, message);
+    let failed = failed(Code::BadRequest, message);
     let mut response = Refusal { status: StatusCode::METHOD_NOT_ALLOWED, failed }.into_response();
     if let Ok(methods) = methods.parse() {
         response.headers_mut().insert(ALLOW, methods);

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use conclave_api::Code;
 use conclave_api::v1::{self, tell::What as Told};
 use conclave_machine::{
     Cause, Error, Event, Machine, Name, Reply, RequestId, SessionId, Time, Token,
@@ -22,8 +23,10 @@ pub(crate) enum Target {
     Nobody,
     /// A task of this process.
     Task(oneshot::Sender<Result<Result<Reply, Error>, String>>),
-    /// A client that asked this alone, when the request has been answered for good.
+    /// A client that asked this alone.
     Caller(oneshot::Sender<Told>),
+    /// A client that made a request as a single call, when that has been answered for good.
+    Call(SingleCall),
     /// An operator of this name, as soon as it is done.
     Operator(String, oneshot::Sender<Told>),
     /// A client's stream.
@@ -40,6 +43,13 @@ pub(crate) struct Renewal {
     pub(crate) target: Target,
 }
 
+/// A request that was made as a single call.
+pub(crate) struct SingleCall {
+    pub(crate) told: oneshot::Sender<Told>,
+    /// Where the number goes that the request has in the log.
+    pub(crate) number: oneshot::Sender<RequestId>,
+}
+
 /// Whoever asked something over a stream, and waits for the answer.
 pub(crate) struct Asker {
     pub(crate) open: Open,
@@ -47,6 +57,8 @@ pub(crate) struct Asker {
     pub(crate) id: u64,
     /// Whether it wants to know that it waits.
     pub(crate) tell_waiting: bool,
+    /// The key of the session that it asked for.
+    pub(crate) key: u64,
 }
 
 impl Asker {
@@ -205,19 +217,32 @@ impl Hub {
             Target::Nobody => {}
             // Whoever has stopped waiting need not be told.
             Target::Task(task) => drop(task.send(Ok(answer))),
-            Target::Caller(caller) => match (asked, &answer) {
-                (Some(asked), Ok(Reply::Waiting)) => drop(self.callers.insert(asked, caller)),
-                _ => drop(caller.send(translate::answer(answer, machine))),
-            },
-            Target::Operator(_, caller) => drop(caller.send(translate::answer(answer, machine))),
+            Target::Caller(caller) | Target::Operator(_, caller) => {
+                drop(caller.send(translate::answer(answer, machine)));
+            }
+            Target::Call(SingleCall { told, number }) => {
+                if let Some((_, request)) = asked {
+                    let _ = number.send(request);
+                }
+                match (asked, &answer) {
+                    (Some(asked), Ok(Reply::Waiting)) => self.await_answer(asked, Some(told)),
+                    _ => drop(told.send(translate::answer(answer, machine))),
+                }
+            }
             Target::Stream(asker) => {
                 if let Ok(Reply::Opened { session }) = answer {
                     self.attach(session, asker.open.way());
                 }
+                if let (Some(asked), Ok(Reply::Waiting)) = (asked, &answer) {
+                    self.await_answer(asked, None);
+                }
                 if answer != Ok(Reply::Waiting) || asker.tell_waiting {
                     // Who asks again learns that it leads; and that it was asked to yield meanwhile.
                     let leads = matches!(answer, Ok(Reply::Elected { .. }));
-                    let told = translate::answer(answer, machine);
+                    let mut told = translate::answer(answer, machine);
+                    if let Told::Opened(opened) = &mut told {
+                        opened.key = asker.key;
+                    }
                     asker.tell(told);
                     if leads {
                         self.remind(SessionId(asker.session), machine, machine.now());
@@ -235,6 +260,19 @@ impl Hub {
                     self.answer(target, None, Ok(Reply::Alive { gone: sessions }), machine);
                 }
             }
+        }
+    }
+
+    /// A request waits, and this call awaits its answer; without one, the session's stream does. Whoever did so
+    /// before is told that it does no more.
+    fn await_answer(&mut self, asked: (SessionId, RequestId), call: Option<oneshot::Sender<Told>>) {
+        let before = match call {
+            Some(call) => self.callers.insert(asked, call),
+            None => self.callers.remove(&asked),
+        };
+        if let Some(before) = before {
+            let message = "the same request was made again over another connection, which awaits the answer now";
+            drop(before.send(Told::Failed(translate::failed(Code::Superseded, message))));
         }
     }
 
@@ -257,7 +295,7 @@ impl Hub {
             Event::Answered { session, request, answer } => {
                 if let Some(caller) = self.callers.remove(&(session, request)) {
                     drop(caller.send(translate::answer(answer, machine)));
-                } else {
+                } else if !request.is_allotted() {
                     self.push(session, request.0, || translate::answer(answer, machine));
                 }
             }
@@ -329,11 +367,13 @@ fn ended(cause: Cause) -> Told {
 
 /// Tells whoever asked that nothing is known to have come of it.
 pub(crate) fn refuse(target: Target, why: &str) {
-    let failed = || Told::Failed(translate::failed(conclave_api::codes::UNAVAILABLE, why));
+    let failed = || Told::Failed(translate::failed(Code::Unavailable, why));
     match target {
         Target::Nobody => {}
         Target::Task(task) => drop(task.send(Err(why.to_owned()))),
-        Target::Caller(caller) | Target::Operator(_, caller) => drop(caller.send(failed())),
+        Target::Caller(caller)
+        | Target::Operator(_, caller)
+        | Target::Call(SingleCall { told: caller, .. }) => drop(caller.send(failed())),
         Target::Stream(asker) => asker.tell(failed()),
         Target::Alive(all) => all.into_iter().for_each(|renewal| refuse(renewal.target, why)),
     }

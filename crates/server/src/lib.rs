@@ -12,7 +12,8 @@
 //!   and `operator_log` operators.
 //! * `clock` tells the time that commands get; `heart` lets it pass.
 //! * `node` starts all that.
-//! * `service` answers whatever clients may ask, `access` and `tokens` know who may, `translate` stands between their
+//! * `service` answers whatever clients may ask, `access` and `tokens` know who may, `keys` hides what lets a client
+//!   act for a session, `translate` stands between their
 //!   language and the machine's.
 //! * `talk` is one client's stream, over `grpc`, which has the methods, or `plain`; `http` is the same for curl; `serve`
 //!   puts them together, behind the socket of `listen`; `admission` bounds how many there are, and `idle` closes those
@@ -27,6 +28,7 @@ mod heart;
 mod http;
 mod hub;
 mod idle;
+mod keys;
 mod listen;
 mod log;
 mod metrics;

@@ -2,7 +2,7 @@
 //! that outlasts its client.
 
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -211,12 +211,28 @@ pub(crate) struct HangUp(Arc<Hanging>);
 
 #[derive(Debug, Default)]
 struct Hanging {
+    /// Where the client is.
+    peer: Option<IpAddr>,
     up: AtomicBool,
     /// Whoever has the connection.
     task: AtomicWaker,
 }
 
 impl HangUp {
+    fn of(io: &Io) -> Self {
+        let tcp = match io {
+            Io::Plain(tcp) => tcp,
+            Io::Tls(tls) => tls.get_ref().0,
+        };
+        let peer = tcp.peer_addr().ok().map(|peer| peer.ip().to_canonical());
+        Self(Arc::new(Hanging { peer, ..Hanging::default() }))
+    }
+
+    /// The address of the client.
+    pub(crate) fn peer(&self) -> Option<IpAddr> {
+        self.0.peer
+    }
+
     pub(crate) fn now(&self) {
         self.0.up.store(true, Ordering::SeqCst);
         self.0.task.wake();
@@ -239,8 +255,8 @@ enum Io {
 
 impl Connection {
     fn new(io: Io, place: Place, unresponsive: Counter) -> Self {
-        let unresponsive = Some(unresponsive);
-        Self { io, hang_up: HangUp::default(), unresponsive, _place: place }
+        let (hang_up, unresponsive) = (HangUp::of(&io), Some(unresponsive));
+        Self { io, hang_up, unresponsive, _place: place }
     }
 
     /// Takes note of it if the system has given the client up: it has closed its window, or its cable is cut.

@@ -366,7 +366,7 @@ pub(crate) fn now() -> Instant {
 
 #[cfg(test)]
 mod tests {
-    use conclave_machine::{Acquire, Call, Command, Config, Machine, Open, Time};
+    use conclave_machine::{Acquire, Call, Command, Config, Machine, Open, Time, Via};
 
     use super::*;
 
@@ -391,7 +391,7 @@ mod tests {
         };
         let mut open = || {
             let ttl = Duration::from_secs(10);
-            let open = Open { name: "x".into(), host: "y".into(), ttl, priority: 0, key: 1 };
+            let open = Open { name: "x".into(), host: "y".into(), ttl, ..Open::default() };
             match carry_out(Command::Open(open)) {
                 Ok(Reply::Opened { session }) => session,
                 other => panic!("{other:?}"),
@@ -402,6 +402,7 @@ mod tests {
             session,
             request: RequestId(request),
             received: RequestId(0),
+            via: Via::Stream,
             call,
         };
         let acquire = || Call::Acquire(Acquire::exclusive("disk"));

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use conclave_machine::{Call, Command, Config, Error, Machine, Patience, Reply, SessionId, Time};
+use conclave_machine::{
+    Call, Command, Config, Error, Machine, NodeId, Patience, Reply, SessionId, Time,
+};
 use futures_util::future::BoxFuture;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{BasicNode, Raft};
@@ -183,6 +185,9 @@ impl Node {
             begun,
             _lock: lock,
         };
+        // No call of the node's last life is answered any more.
+        let started = Command::NodeStarted { node: node.id() };
+        node.propose(started).await?.expect("a node can always start");
         node.propose(Command::RenewAll).await?.expect("leases can always be renewed");
         Ok(node)
     }
@@ -296,9 +301,9 @@ impl Node {
         })
     }
 
-    /// A number greater than all that were given out before, in this life and in those before it.
-    pub(crate) fn next_number(&self) -> u64 {
-        self.clock.next()
+    /// Which node it is.
+    pub(crate) fn id(&self) -> NodeId {
+        NodeId(ID)
     }
 
     /// Looks at the machine as it is.

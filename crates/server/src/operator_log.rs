@@ -6,7 +6,9 @@
 
 use std::fmt::Write as _;
 
-use conclave_machine::{Agent, Cause, Command, Event, Link, Machine, Name, Owner, SessionId, Time};
+use conclave_machine::{
+    Agent, Cause, Command, Event, Link, Machine, Name, Origin, Owner, SessionId, Time,
+};
 
 /// How many waits of a cycle are named, and how many things that an expired session held.
 const NAMED: usize = 8;
@@ -27,6 +29,8 @@ struct Order {
     reason: Name,
     /// Whose session is to end.
     whose: String,
+    /// Whether that is all sessions of an origin.
+    all: bool,
     /// Which operator, if that is known.
     by: Option<String>,
 }
@@ -63,7 +67,7 @@ impl Before {
     fn entries(&self, events: &[Event], machine: &Machine) -> Vec<Entry> {
         let mut entries = Vec::new();
         // What an expired session held is released just before it ends.
-        let (mut held, mut expired) = (Vec::new(), 0_usize);
+        let (mut held, mut expired, mut expelled) = (Vec::new(), 0_usize, 0_usize);
         for event in events {
             match (event, &self.order) {
                 (Event::Deadlock { victim, cycle }, _) => {
@@ -94,6 +98,9 @@ impl Before {
                         ..Entry::default()
                     }));
                 }
+                (Event::Ended { cause: Cause::Expelled, .. }, Some(order)) if order.all => {
+                    expelled += 1;
+                }
                 (Event::Ended { session, cause: Cause::Expelled }, Some(order)) => {
                     entries.push(order.entry(Entry {
                         event: "session-expelled",
@@ -118,6 +125,13 @@ impl Before {
                 _ => {}
             }
         }
+        if let Some(order) = &self.order
+            && expelled > 0
+        {
+            let text = format!("{expelled} sessions {} were expelled", order.whose);
+            let entry = Entry { event: "sessions-expelled", text, ..Entry::default() };
+            entries.push(order.entry(entry));
+        }
         if expired > 0 {
             let text = format!("{expired} more sessions expired at the same time");
             entries.push(Entry { event: "sessions-expired", text, ..Entry::default() });
@@ -133,9 +147,18 @@ impl Order {
                 (reason, String::new())
             }
             Command::Expel { session, reason } => (reason, whose(*session, machine)),
+            Command::ExpelAll { origin, reason } => {
+                let theirs = match origin {
+                    Origin::Token(name) => format!("opened with the token {}", clean(name)),
+                    Origin::Host(host) => format!("of the host {}", clean(host)),
+                    Origin::Address(address) => format!("from {}", clean(address)),
+                };
+                (reason, theirs)
+            }
             _ => return None,
         };
-        Some(Self { reason: reason.clone(), whose, by: by.map(clean) })
+        let all = matches!(command, Command::ExpelAll { .. });
+        Some(Self { reason: reason.clone(), whose, all, by: by.map(clean) })
     }
 
     /// Adds which operator did it, and why.
@@ -218,7 +241,9 @@ pub(crate) fn clean(text: &str) -> String {
 mod tests {
     use std::time::Duration;
 
-    use conclave_machine::{Acquire, Call, Config, Open, Reply, RequestId, SessionId, Time, Token};
+    use conclave_machine::{
+        Acquire, Call, Config, Open, Reply, RequestId, SessionId, Time, Token, Via,
+    };
 
     use super::*;
 
@@ -246,7 +271,7 @@ mod tests {
 
         fn open(&mut self, name: &str) -> SessionId {
             let (name, host, ttl) = (name.into(), "here".into(), Duration::from_secs(10));
-            match self.apply(Command::Open(Open { name, host, ttl, priority: 0, key: 0xfeed })) {
+            match self.apply(Command::Open(Open { name, host, ttl, ..Open::default() })) {
                 Ok(Reply::Opened { session }) => session,
                 other => panic!("{other:?}"),
             }
@@ -257,7 +282,8 @@ mod tests {
             let (request, received) = (RequestId(self.requests), RequestId(0));
             let call = Call::Acquire(Acquire::exclusive(lock));
             // Whether it has to wait, or may not even do that, is seen otherwise.
-            let _ = self.apply(Command::Request { session, request, received, call });
+            let via = Via::Stream;
+            let _ = self.apply(Command::Request { session, request, received, via, call });
         }
 
         /// The text of all that was logged.

@@ -1,19 +1,21 @@
 //! What can be asked of a node, however it is asked: each method checks who asks, and answers.
 
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use conclave_api::{codes, v1};
-use conclave_machine::{Call, Command, Name, Open, RequestId, SessionId, Token};
-use tokio::sync::oneshot;
+use conclave_api::{Code, v1};
+use conclave_machine::{CallId, Command, Name, Origin, RequestId, SessionId, Token, Via};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio_util::sync::CancellationToken;
 use v1::ask::What as Asked;
 use v1::tell::What as Told;
 
 use crate::access::{Access, Caller, Right};
-use crate::hub::{Renewal, Target};
+use crate::hub::{Renewal, SingleCall, Target};
+use crate::keys;
 use crate::listen::HangUp;
 use crate::node::{Node, STOPPING};
 use crate::outbound::{Answers, Outbound};
@@ -27,6 +29,7 @@ pub(crate) struct Service {
     pub(crate) bounds: Bounds,
     pub(crate) access: Access,
     connections: AtomicU64,
+    calls: AtomicU64,
 }
 
 /// How much one client may ask for.
@@ -74,7 +77,8 @@ const SHORTEST_RENEWAL: Duration = Duration::from_millis(50);
 impl Service {
     pub(crate) fn new(node: Arc<Node>, access: Access, bounds: Bounds) -> Self {
         let closing = CancellationToken::new();
-        Self { node, closing, bounds, access, connections: AtomicU64::new(0) }
+        let (connections, calls) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { node, closing, bounds, access, connections, calls }
     }
 
     /// All connections have to end.
@@ -99,8 +103,8 @@ impl Service {
         (way, answers)
     }
 
-    /// Answers one question by itself; what has to wait is answered when the wait is over, and
-    /// cancelled if nobody is interested any more.
+    /// Answers one question by itself. What has to wait is answered when the wait is over; if the call is given
+    /// up before, so is the wait.
     pub(crate) async fn call(&self, caller: &Caller, ask: v1::Ask) -> Answer<Told> {
         let v1::Ask { session, id, received, key, what } = ask;
         let what = what.ok_or_else(nothing)?;
@@ -108,11 +112,18 @@ impl Service {
         let session = SessionId(session);
         match what {
             Asked::Echo(echo) => return Ok(Told::Echo(echo)),
-            Asked::Open(open) => return self.done(command_to_open(&open)).await,
-            Asked::Attach(_) | Asked::Observe(_) | Asked::Unobserve(_) => {
-                return Err(failed(codes::BAD_REQUEST, "this needs a stream"));
+            Asked::Open(open) => {
+                let (command, key) = caller.open(&open)?;
+                let told = self.done(command).await?;
+                return Ok(match told {
+                    Told::Opened(opened) => Told::Opened(v1::Opened { key, ..opened }),
+                    told => told,
+                });
             }
-            _ => self.check_key(session, key)?,
+            Asked::Attach(_) | Asked::Observe(_) | Asked::Unobserve(_) => {
+                return Err(failed(Code::BadRequest, "this needs a stream"));
+            }
+            _ => self.check_key(caller, session, key)?,
         }
         match what {
             Asked::KeepAlive(_) => {
@@ -127,15 +138,21 @@ impl Service {
             }
             Asked::Close(_) => self.done(Command::Close { session }).await,
             what => {
-                let call = translate::call(what)?;
-                let id = if id == 0 { self.node.next_number() } else { id };
-                let (request, received) = (RequestId(id), RequestId(received));
+                let (request, received) = (number(id)?, RequestId(received));
+                let call = CallId {
+                    node: self.node.id(),
+                    call: self.calls.fetch_add(1, Ordering::Relaxed),
+                };
                 let (told, answer) = oneshot::channel();
-                let command = Command::Request { session, request, received, call };
-                let mut waits = Interest { service: self, session, request, lasts: true };
-                self.node.submit(command, Target::Caller(told));
+                let (number, numbered) = oneshot::channel();
+                let via = Via::Call(call);
+                let what = translate::call(what)?;
+                let command = Command::Request { session, request, received, via, call: what };
+                let node = Arc::downgrade(&self.node);
+                let mut interest = Interest { node, session, request, numbered, call, lasts: true };
+                self.node.submit(command, Target::Call(SingleCall { told, number }));
                 let told = self.outcome(session, answer).await;
-                waits.lasts = false;
+                interest.lasts = false;
                 told
             }
         }
@@ -153,7 +170,7 @@ impl Service {
                 biased;
                 told = &mut answer => return told,
                 () = self.closing.cancelled() => {
-                    return Err(failed(codes::UNAVAILABLE, STOPPING));
+                    return Err(failed(Code::Unavailable, STOPPING));
                 }
                 () = tokio::time::sleep(left) => {
                     let (sessions, strange) = (vec![session], Vec::new());
@@ -170,13 +187,15 @@ impl Service {
         answered(answer).await
     }
 
-    /// Whether somebody may act for a session.
-    pub(crate) fn check_key(&self, session: SessionId, key: u64) -> Answer<()> {
-        match self.node.look(|machine| machine.key(session)) {
-            Some(right) if right == key => Ok(()),
-            // Whether it exists is nobody's business who does not have the key.
-            _ => Err(unknown(session)),
-        }
+    /// Whether a client may act for a session: it has to know the key, and to show the token that opened it.
+    pub(crate) fn check_key(&self, caller: &Caller, session: SessionId, key: u64) -> Answer<()> {
+        let shown = keys::digest(key);
+        let right = self.node.look(|machine| {
+            let known = machine.key(session);
+            known.is_some_and(|(key, opened_by)| key.is(&shown) && caller.is(opened_by))
+        });
+        // Whether it exists is nobody's business who may not act for it.
+        if right { Ok(()) } else { Err(unknown(session)) }
     }
 
     pub(crate) fn locks(&self, caller: &Caller, list: &v1::ListLocks) -> v1::LockList {
@@ -240,33 +259,60 @@ impl Service {
         caller.may(Right::Admin, &take.lock)?;
         let (lock, token) = (take.lock.into(), take.token.map(Token));
         let reason = reason(take.reason)?;
-        self.administer(caller, Command::ForceRelease { lock, token, reason }).await
+        self.administer(caller, Command::ForceRelease { lock, token, reason }).await?;
+        Ok(v1::Done {})
     }
 
     pub(crate) async fn expel(&self, caller: &Caller, end: v1::EndSession) -> Answer<v1::Done> {
         caller.may_all(Right::Admin)?;
         let (session, reason) = (SessionId(end.session), reason(end.reason)?);
-        self.administer(caller, Command::Expel { session, reason }).await
+        self.administer(caller, Command::Expel { session, reason }).await?;
+        Ok(v1::Done {})
+    }
+
+    pub(crate) async fn expel_all(
+        &self,
+        caller: &Caller,
+        end: v1::EndSessions,
+    ) -> Answer<v1::Expelled> {
+        caller.may_all(Right::Admin)?;
+        let v1::EndSessions { opened_by, host, address, reason } = end;
+        let origin = match (opened_by.as_str(), host.as_str(), address.as_str()) {
+            (name, "", "") if !name.is_empty() => Origin::Token(name.into()),
+            ("", host, "") if !host.is_empty() => Origin::Host(host.into()),
+            ("", "", address) if !address.is_empty() => Origin::Address(address.into()),
+            _ => {
+                let message = "whose sessions? one of `opened_by`, `host` and `address` is needed";
+                return Err(failed(Code::BadRequest, message));
+            }
+        };
+        let reason = self::reason(reason)?;
+        match self.administer(caller, Command::ExpelAll { origin, reason }).await? {
+            Told::Expelled(expelled) => Ok(expelled),
+            _ => Ok(v1::Expelled::default()),
+        }
     }
 
     pub(crate) async fn depose(&self, caller: &Caller, end: v1::EndLeadership) -> Answer<v1::Done> {
         caller.may(Right::Admin, &end.election)?;
         let (election, reason) = (end.election.into(), reason(end.reason)?);
-        self.administer(caller, Command::Depose { election, reason }).await
+        self.administer(caller, Command::Depose { election, reason }).await?;
+        Ok(v1::Done {})
     }
 
-    async fn administer(&self, caller: &Caller, command: Command) -> Answer<v1::Done> {
+    async fn administer(&self, caller: &Caller, command: Command) -> Answer<Told> {
         let (told, answer) = oneshot::channel();
         let target = match caller.name() {
             Some(name) => Target::Operator(name.to_owned(), told),
             None => Target::Caller(told),
         };
         self.node.submit(command, target);
-        answered(answer).await.map(|_| v1::Done {})
+        answered(answer).await
     }
 
     pub(crate) fn status(&self) -> v1::NodeStatus {
-        let counts = self.node.look(conclave_machine::Machine::counts);
+        let (counts, warnings) =
+            self.node.look(|machine| (machine.counts(), machine.nearly_full()));
         v1::NodeStatus {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             up_ms: millis(self.node.up()),
@@ -277,6 +323,7 @@ impl Service {
             waits: counts.waits as u64,
             elections: counts.elections as u64,
             trouble: self.node.trouble().unwrap_or_default(),
+            warnings,
         }
     }
 }
@@ -288,25 +335,43 @@ async fn forget_when(gone: CancellationToken, service: Arc<Service>, way: Outbou
     service.node.with_both(|hub, _| hub.forget(way.connection()));
 }
 
-/// A request that somebody waits for. If that one goes away, the request is cancelled.
-struct Interest<'a> {
-    service: &'a Service,
+/// A request that a single call awaits the answer to. If the call is given up, the node hangs up for it: the wait
+/// ends unless another connection has taken it over, and what came without a number is undone.
+struct Interest {
+    node: Weak<Node>,
     session: SessionId,
+    /// 0 if the machine allots it.
     request: RequestId,
+    /// Where the number comes from that the request has in the log.
+    numbered: oneshot::Receiver<RequestId>,
+    call: CallId,
     lasts: bool,
 }
 
-impl Drop for Interest<'_> {
+impl Drop for Interest {
     fn drop(&mut self) {
-        if self.lasts {
-            let Self { service, session, request, .. } = *self;
-            let command = Command::Request {
-                session,
-                request: RequestId(service.node.next_number()),
-                received: RequestId(0),
-                call: Call::Cancel { request },
-            };
-            service.node.submit(command, Target::Nobody);
+        if !self.lasts {
+            return;
+        }
+        let (node, session, call) = (self.node.clone(), self.session, self.call);
+        let hang_up = move |request| {
+            if let Some(node) = node.upgrade() {
+                node.submit(Command::HangUp { session, request, call }, Target::Nobody);
+            }
+        };
+        if self.request != RequestId(0) {
+            return hang_up(self.request);
+        }
+        match self.numbered.try_recv() {
+            Ok(request) => hang_up(request),
+            // It is on its way into the log.
+            Err(TryRecvError::Empty) => {
+                let numbered = std::mem::replace(&mut self.numbered, oneshot::channel().1);
+                if let Ok(runtime) = Handle::try_current() {
+                    runtime.spawn(async move { numbered.await.map(hang_up) });
+                }
+            }
+            Err(TryRecvError::Closed) => {}
         }
     }
 }
@@ -315,7 +380,7 @@ async fn answered(answer: oneshot::Receiver<Told>) -> Answer<Told> {
     match answer.await {
         Ok(Told::Failed(failed)) => Err(failed),
         Ok(told) => Ok(told),
-        Err(_) => Err(failed(codes::UNAVAILABLE, "the node has stopped")),
+        Err(_) => Err(failed(Code::Unavailable, "the node has stopped")),
     }
 }
 
@@ -332,20 +397,18 @@ pub(crate) fn may_ask(caller: &Caller, what: &Asked) -> Answer<()> {
     }
 }
 
-/// A session with a key of its own.
-pub(crate) fn command_to_open(open: &v1::Open) -> Command {
-    Command::Open(Open {
-        name: open.name.as_str().into(),
-        host: open.host.as_str().into(),
-        ttl: Duration::from_millis(open.ttl_ms),
-        priority: open.priority,
-        key: crate::chance(),
-    })
+/// The number of a request, as a client gives it.
+pub(crate) fn number(id: u64) -> Answer<RequestId> {
+    let request = RequestId(id);
+    if request.is_allotted() {
+        return Err(failed(Code::BadRequest, "the number of a request has to be below 2^63"));
+    }
+    Ok(request)
 }
 
 fn reason(reason: String) -> Answer<Name> {
     if reason.trim().is_empty() {
-        return Err(failed(codes::BAD_REQUEST, "a reason is needed; it is recorded"));
+        return Err(failed(Code::BadRequest, "a reason is needed; it is recorded"));
     }
     Ok(reason.into())
 }
@@ -359,47 +422,12 @@ fn page(limit: u32) -> usize {
 }
 
 pub(crate) fn nothing() -> v1::Failed {
-    failed(codes::BAD_REQUEST, "nothing is asked")
+    failed(Code::BadRequest, "nothing is asked")
 }
 
 pub(crate) fn unknown(session: SessionId) -> v1::Failed {
-    let message =
-        format!("there is no session {session}, or its key is another; it may have expired");
-    failed(codes::UNKNOWN_SESSION, message)
-}
-
-/// What gRPC and HTTP call the failures of each code.
-pub(crate) fn kind_of(code: &str) -> Kind {
-    match code {
-        codes::UNAVAILABLE => Kind::Unavailable,
-        codes::UNAUTHENTICATED => Kind::Unauthenticated,
-        codes::FORBIDDEN => Kind::Forbidden,
-        codes::TOO_MANY | "limit" => Kind::TooMany,
-        codes::UNKNOWN_SESSION | codes::NOT_FOUND | "free" => Kind::NotFound,
-        "conflict" | "already-held" | "already-candidate" | "busy" | "other-kind" => Kind::Conflict,
-        "timed-out" => Kind::TimedOut,
-        "deadlock" | "died" | "wounded" => Kind::Aborted,
-        "cancelled" => Kind::Cancelled,
-        "lost" | "session-ended" | "forgotten" | "not-held" | "stale-token" | "not-leader"
-        | "not-waiting" | "cannot-take" | "needs-upgrade" | "not-shared" | "not-exclusive" => {
-            Kind::Precondition
-        }
-        _ => Kind::Bad,
-    }
-}
-
-/// Kinds of failures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Bad,
-    Unauthenticated,
-    Forbidden,
-    NotFound,
-    Conflict,
-    Precondition,
-    TimedOut,
-    Aborted,
-    Cancelled,
-    TooMany,
-    Unavailable,
+    let message = format!(
+        "there is no session {session}, or its key or its token is another; it may have expired"
+    );
+    failed(Code::UnknownSession, message)
 }

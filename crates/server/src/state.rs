@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use conclave_machine::{Command, Config, Machine, Snapshot};
+use conclave_machine::{Command, Config, Machine, RequestId, Snapshot};
 use futures_util::{Stream, TryStreamExt};
 use openraft::alias::{LogIdOf, SnapshotMetaOf, SnapshotOf, StoredMembershipOf};
 use openraft::storage::{EntryResponder, RaftStateMachine};
@@ -123,6 +123,9 @@ impl Inner {
         let mut targets = hub.expected(batch.number);
         for command in batch.commands {
             let asked = match command {
+                Command::Request { session, request: RequestId(0), .. } => {
+                    machine.next_allotted(session).map(|request| (session, request))
+                }
                 Command::Request { session, request, .. } => Some((session, request)),
                 _ => None,
             };

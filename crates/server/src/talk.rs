@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use conclave_api::{codes, v1};
-use conclave_machine::{Command, Name, RequestId, SessionId};
+use conclave_api::{Code, v1};
+use conclave_machine::{Command, Name, RequestId, SessionId, Via};
 use futures_util::Stream;
 use v1::ask::What as Asked;
 use v1::tell::What as Told;
@@ -16,7 +16,7 @@ use crate::access::Caller;
 use crate::hub::{Asker, Renewal, Target};
 use crate::listen::HangUp;
 use crate::outbound::{Answers, Open, Outbound};
-use crate::service::{Service, command_to_open, may_ask, nothing, unknown};
+use crate::service::{Service, may_ask, nothing, number, unknown};
 use crate::translate::{self, failed};
 
 /// One client's stream: it is told what there is to tell before it is listened to. So a client that does
@@ -93,23 +93,24 @@ impl Talk {
         let Ask { session, id, received, key, what } = ask;
         let what = what.ok_or_else(nothing)?;
         if id == 0 {
-            return Err(failed(codes::BAD_REQUEST, "a question needs a number"));
+            return Err(failed(Code::BadRequest, "a question needs a number"));
         }
         may_ask(&self.caller, &what)?;
         let session = SessionId(session);
         let node = &self.service.node;
         let tell_waiting = matches!(&what, Asked::Acquire(acquire) if acquire.tell_waiting);
         let to = &self.to;
-        let asker = || Asker { open: Open::new(to), session: session.0, id, tell_waiting };
+        let asker = || Asker { open: Open::new(to), session: session.0, id, tell_waiting, key: 0 };
         match what {
             Asked::Echo(echo) => self.answers.tell_first(session.0, id, Told::Echo(echo)),
             Asked::Open(open) => {
                 self.check_sessions()?;
-                node.submit(command_to_open(&open), Target::Stream(asker()));
+                let (command, key) = self.caller.open(&open)?;
+                node.submit(command, Target::Stream(Asker { key, ..asker() }));
             }
             Asked::Attach(_) => {
                 self.check_sessions()?;
-                self.service.check_key(session, key)?;
+                self.service.check_key(&self.caller, session, key)?;
                 node.with_both(|hub, machine| match machine.key(session) {
                     Some(_) => {
                         hub.attach(session, &self.to);
@@ -144,8 +145,9 @@ impl Talk {
                 let command = if matches!(what, Asked::Close(_)) {
                     Command::Close { session }
                 } else {
-                    let (request, received) = (RequestId(id), RequestId(received));
-                    Command::Request { session, request, received, call: translate::call(what)? }
+                    let (request, received) = (number(id)?, RequestId(received));
+                    let (via, call) = (Via::Stream, translate::call(what)?);
+                    Command::Request { session, request, received, via, call }
                 };
                 node.submit(command, Target::Stream(asker()));
             }
@@ -159,7 +161,7 @@ impl Talk {
             return Ok(());
         }
         let message = format!("there may be at most {most} sessions of one connection");
-        Err(failed(codes::TOO_MANY, message))
+        Err(failed(Code::TooMany, message))
     }
 
     /// Tells who leads, and from then on of every change.
@@ -170,7 +172,7 @@ impl Talk {
             if hub.observe(&election, &self.to) > most {
                 hub.unobserve(&election, self.to.connection());
                 let message = format!("one connection may observe at most {most} elections");
-                return Err(failed(codes::TOO_MANY, message));
+                return Err(failed(Code::TooMany, message));
             }
             let eye = translate::Eye { machine, now: machine.now() };
             self.to.tell(0, id, Told::Leader(eye.leader(&election)));

@@ -27,6 +27,9 @@ pub struct TokenRights {
     /// What it may take from others.
     #[serde(default)]
     pub admin: Vec<String>,
+    /// How many sessions it may have, if fewer than the limit for all tokens.
+    #[serde(default)]
+    pub sessions: Option<u32>,
 }
 
 /// A token as the file has it.
@@ -41,6 +44,8 @@ struct Entry {
     observe: Vec<String>,
     #[serde(default)]
     admin: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sessions: Option<u32>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -54,9 +59,9 @@ pub fn new_token(name: &str, rights: TokenRights) -> (String, String) {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).expect("the system has random numbers");
     let secret = format!("conclave-{}", hex(&bytes));
-    let TokenRights { lock, observe, admin } = rights;
+    let TokenRights { lock, observe, admin, sessions } = rights;
     let sha256 = hex(&digest(secret.as_bytes()));
-    let entry = Entry { name: name.to_owned(), sha256, lock, observe, admin };
+    let entry = Entry { name: name.to_owned(), sha256, lock, observe, admin, sessions };
     let entry = toml::to_string(&File { token: vec![entry] }).expect("it is plain text");
     (secret, entry)
 }
@@ -80,14 +85,14 @@ impl Tokens {
             format!("line {}: {}", before.matches('\n').count() + 1, error.message())
         })?;
         let mut all = BTreeMap::new();
-        for Entry { name, sha256, lock, observe, admin } in file.token {
+        for Entry { name, sha256, lock, observe, admin, sessions } in file.token {
             let digest = unhex(&sha256).ok_or_else(|| {
                 format!(
                     "the sha256 of {name:?} has to be 64 hex digits; `conclave token` makes one"
                 )
             })?;
             let revoked = CancellationToken::new();
-            let rights = Rights { name: name.clone(), lock, observe, admin, revoked };
+            let rights = Rights { name: name.clone(), lock, observe, admin, sessions, revoked };
             if all.insert(digest, Arc::new(rights)).is_some() {
                 return Err(format!("the token of {name:?} is there twice"));
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conclave_api::{codes, v1};
+use conclave_api::{Code, v1};
 use conclave_machine::{
     Acquire, Agent, Call, Campaign, Cause, Edge, ElectionView, Error, Forced, HolderView, Kind,
     Leadership, Link, LockView, Machine, Mode, Owner, Patience, Reply, RequestId, SessionId,
@@ -12,8 +12,8 @@ use v1::ask::What as Asked;
 use v1::tell::What as Told;
 
 /// What was not done, and why.
-pub(crate) fn failed(code: &str, message: impl Into<String>) -> v1::Failed {
-    v1::Failed { code: code.to_owned(), message: message.into(), cycle: Vec::new() }
+pub(crate) fn failed(code: Code, message: impl Into<String>) -> v1::Failed {
+    v1::Failed { code: code.as_str().to_owned(), message: message.into(), cycle: Vec::new() }
 }
 
 /// What a session asks of the lock manager.
@@ -58,7 +58,7 @@ pub(crate) fn call(asked: Asked) -> Result<Call, v1::Failed> {
         | Asked::Observe(_)
         | Asked::Unobserve(_)
         | Asked::Echo(_) => {
-            return Err(failed(codes::BAD_REQUEST, "a session cannot ask for this"));
+            return Err(failed(Code::BadRequest, "a session cannot ask for this"));
         }
     })
 }
@@ -70,7 +70,7 @@ fn want(want: v1::Want) -> Result<Want, v1::Failed> {
         v1::Mode::Permits => Mode::Permits { take: want.permits.max(1), of: want.of },
     };
     if v1::Mode::try_from(want.mode).is_err() {
-        return Err(failed(codes::BAD_REQUEST, format!("there is no mode {}", want.mode)));
+        return Err(failed(Code::BadRequest, format!("there is no mode {}", want.mode)));
     }
     Ok(Want { lock: want.lock.into(), mode })
 }
@@ -93,9 +93,12 @@ pub(crate) fn answer(answer: Result<Reply, Error>, machine: &Machine) -> Told {
         Reply::Done => Told::Done(v1::Done {}),
         Reply::Opened { session } => {
             let ttl = machine.session(session).map_or(Duration::ZERO, |session| session.ttl);
-            let key = machine.key(session).unwrap_or_default();
-            Told::Opened(v1::Opened { session: session.0, key, ttl_ms: millis(ttl) })
+            let window = u32::try_from(machine.config().limits.replies).unwrap_or(u32::MAX);
+            // Only who asked knows the key.
+            let (session, key, ttl_ms) = (session.0, 0, millis(ttl));
+            Told::Opened(v1::Opened { session, key, ttl_ms, window })
         }
+        Reply::Expelled { sessions } => Told::Expelled(v1::Expelled { sessions }),
         Reply::Alive { gone } => {
             Told::Alive(v1::Alive { gone: gone.into_iter().map(|session| session.0).collect() })
         }
@@ -115,12 +118,47 @@ pub(crate) fn failure(error: &Error, machine: &Machine) -> v1::Failed {
         Error::Deadlock { cycle } => links(cycle, machine),
         _ => Vec::new(),
     };
-    let code = match error {
+    v1::Failed { code: code(error).as_str().to_owned(), message: error.to_string(), cycle }
+}
+
+/// What programs know an error by.
+fn code(error: &Error) -> Code {
+    match error {
+        Error::UnknownSession(_) => Code::UnknownSession,
+        Error::Forgotten(_) => Code::Forgotten,
+        Error::Lost => Code::Lost,
+        Error::SessionEnded => Code::SessionEnded,
         // It makes no sense to ask again later.
-        Error::Limit { what, .. } if what.is_of_one_request() => codes::TOO_LARGE,
-        error => error.code(),
-    };
-    v1::Failed { code: code.to_owned(), message: error.to_string(), cycle }
+        Error::Limit { what, .. } if what.is_of_one_request() => Code::TooLarge,
+        Error::Limit { .. } => Code::Limit,
+        Error::NoName => Code::NoName,
+        Error::NoLocks => Code::NoLocks,
+        Error::Twice(_) => Code::Twice,
+        Error::ReentrantOnlyAlone => Code::ReentrantOnlyAlone,
+        Error::BadSpan { .. } => Code::BadSpan,
+        Error::BadPermits { .. } => Code::BadPermits,
+        Error::OtherKind(_) => Code::OtherKind,
+        Error::Busy => Code::Busy,
+        Error::Conflict(_) => Code::Conflict,
+        Error::TimedOut => Code::TimedOut,
+        Error::Cancelled => Code::Cancelled,
+        Error::AlreadyHeld(_) => Code::AlreadyHeld,
+        Error::NeedsUpgrade(_) => Code::NeedsUpgrade,
+        Error::NotShared(_) => Code::NotShared,
+        Error::NotExclusive(_) => Code::NotExclusive,
+        Error::NotHeld(_) => Code::NotHeld,
+        Error::StaleToken { .. } => Code::StaleToken,
+        Error::UnknownReceiver(_) => Code::UnknownReceiver,
+        Error::NotWaiting(_) => Code::NotWaiting,
+        Error::CannotTake(_) => Code::CannotTake,
+        Error::Deadlock { .. } => Code::Deadlock,
+        Error::Died { .. } => Code::Died,
+        Error::Wounded { .. } => Code::Wounded,
+        Error::AlreadyCandidate(_) => Code::AlreadyCandidate,
+        Error::NotLeader(_) => Code::NotLeader,
+        Error::KeyTaken => Code::KeyTaken,
+        Error::Free(_) => Code::Free,
+    }
 }
 
 pub(crate) fn cause(cause: Cause) -> i32 {
@@ -205,7 +243,8 @@ impl Eye<'_> {
         };
         v1::Waiter {
             who: Some(who(&waiter.who)),
-            request: waiter.request.0,
+            // One that was allotted is nobody's to cancel.
+            request: if waiter.request.is_allotted() { 0 } else { waiter.request.0 },
             mode,
             permits,
             upgrade,
@@ -213,6 +252,7 @@ impl Eye<'_> {
             for_ms: self.ago(waiter.since),
             left_ms: waiter.left.map(|left| self.left(left)),
             locks: waiter.locks.iter().map(ToString::to_string).collect(),
+            hidden: 0,
         }
     }
 
@@ -229,6 +269,8 @@ impl Eye<'_> {
             left_ms: self.left(session.left),
             for_ms: self.ago(session.opened),
             priority: session.priority,
+            opened_by: session.opened_by.to_string(),
+            address: session.address.to_string(),
             holds: session.holds.into_iter().map(held).collect(),
             waits: session.waits.iter().map(ToString::to_string).collect(),
             leads: session.leads.iter().map(ToString::to_string).collect(),
@@ -264,6 +306,7 @@ impl Eye<'_> {
             waits: waits.into_iter().map(|edge| self.edge(&edge)).collect(),
             cycle: links(&cycle.unwrap_or_default(), self.machine),
             forced,
+            hidden: 0,
         }
     }
 

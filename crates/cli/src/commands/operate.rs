@@ -2,10 +2,11 @@
 
 use std::io::Write;
 
+use conclave_client::Origin;
 use serde_json::json;
 
 use crate::service::{ServiceArgs, age_ms, plural, text};
-use crate::terminal::{BOLD, ERROR, GOOD, paint};
+use crate::terminal::{BOLD, ERROR, GOOD, WARN, paint};
 use crate::{Done, Failure};
 
 /// What to know about `conclave release`, for `--help`.
@@ -54,13 +55,26 @@ pub fn release(args: &Release, out: &mut dyn Write) -> Result<Done, Failure> {
 pub const EXPEL_HELP: &str = "\
 Examples:
   conclave sessions                                 which there are
-  conclave expel 17 --reason 'its machine is lost'  end one, and all it holds, leads and waits for";
+  conclave expel 17 --reason 'its machine is lost'  end one, and all it holds, leads and waits for
+  conclave expel --opened-by ci --reason 'a loop'   end all that were opened with the token of this name
+  conclave expel --host db1 --reason 'it is lost'   end all whose clients say that they run there
+  conclave expel --address 10.0.0.7 --reason '…'    end all that were opened from there";
 
 /// Flags of `conclave expel`.
 #[derive(Clone, Debug, clap::Args)]
+#[group(id = "whose", required = true, multiple = false, args = ["session", "opened_by", "host", "address"])]
 pub struct Expel {
     /// The session's number
-    pub session: u64,
+    pub session: Option<u64>,
+    /// All sessions that were opened with the token of this name
+    #[arg(long, value_name = "TOKEN")]
+    pub opened_by: Option<String>,
+    /// All sessions whose clients say that they run on this host
+    #[arg(long, value_name = "HOST")]
+    pub host: Option<String>,
+    /// All sessions that were opened from this network address
+    #[arg(long, value_name = "ADDRESS")]
+    pub address: Option<String>,
     /// Why, for the record
     #[arg(long, value_name = "TEXT", env = "CONCLAVE_REASON")]
     pub reason: String,
@@ -69,11 +83,22 @@ pub struct Expel {
     pub service: ServiceArgs,
 }
 
-/// Ends a session.
+/// Ends a session, or all of one origin.
 pub fn expel(args: &Expel, out: &mut dyn Write) -> Result<Done, Failure> {
-    let Expel { session, reason, service } = args;
-    service.ask(async |client| client.expel(*session, reason).await)?;
-    done(service, &format!("session {session} was ended"), out)
+    let Expel { session, opened_by, host, address, reason, service } = args;
+    if let Some(session) = session {
+        service.ask(async |client| client.expel(*session, reason).await)?;
+        return done(service, &format!("session {session} was ended"), out);
+    }
+    let origin = (opened_by.clone().map(Origin::Token))
+        .or_else(|| host.clone().map(Origin::Host))
+        .or_else(|| address.clone().map(Origin::Address));
+    let Some(origin) = origin else {
+        return Err(Failure::Usage("say which session, or whose sessions".to_owned()));
+    };
+    let ended = service.ask(async |client| client.expel_all(origin.clone(), reason).await)?;
+    let were = if ended == 1 { "was" } else { "were" };
+    done(service, &format!("{} {were} ended", plural(ended, "session")), out)
 }
 
 /// What to know about `conclave depose`, for `--help`.
@@ -145,7 +170,12 @@ pub fn status(args: &Status, out: &mut dyn Write) -> Result<Done, Failure> {
     writeln!(out, "{}", counts.join(", "))?;
     writeln!(out, "deadlocks: {}", text(&status.deadlocks))?;
     if status.trouble.is_empty() {
-        writeln!(out, "{}", paint(GOOD, "all is well"))?;
+        for warning in &status.warnings {
+            writeln!(out, "{} {}", paint(WARN, "nearly full:"), text(warning))?;
+        }
+        if status.warnings.is_empty() {
+            writeln!(out, "{}", paint(GOOD, "all is well"))?;
+        }
     } else {
         writeln!(out, "{} {}", paint(ERROR, "nothing is granted:"), text(&status.trouble))?;
     }

@@ -37,6 +37,9 @@ pub struct Args {
     /// May take those from others whose names begin so
     #[arg(long, value_name = "PREFIX", env = "CONCLAVE_TOKEN_ADMIN")]
     pub admin: Vec<String>,
+    /// May have at most so many sessions
+    #[arg(long, value_name = "N", env = "CONCLAVE_TOKEN_SESSIONS")]
+    pub sessions: Option<u32>,
     /// Add it to this file, and print only the secret
     #[arg(long, value_name = "FILE", env = "CONCLAVE_TOKEN_ADD")]
     pub add: Option<PathBuf>,
@@ -47,7 +50,7 @@ pub struct Args {
 
 /// Makes a token.
 pub fn perform(args: &Args, out: &mut dyn Write) -> Result<Done, Failure> {
-    let Args { name, lock, observe, admin, add, json } = args;
+    let Args { name, lock, observe, admin, sessions, add, json } = args;
     if lock.is_empty() && observe.is_empty() && admin.is_empty() {
         return Err(Failure::Usage(
             "a token needs a right; say what it may do with --lock, --observe or --admin, and '' for \
@@ -56,7 +59,8 @@ pub fn perform(args: &Args, out: &mut dyn Write) -> Result<Done, Failure> {
         ));
     }
     let (lock, observe, admin) = (lock.clone(), observe.clone(), admin.clone());
-    let (secret, entry) = new_token(name, TokenRights { lock, observe, admin });
+    let (secret, entry) =
+        new_token(name, TokenRights { lock, observe, admin, sessions: *sessions });
     if let Some(path) = add {
         let bad = |error| Failure::File { path: path.clone(), error };
         let mut file = File::options().append(true).create(true).open(path).map_err(bad)?;

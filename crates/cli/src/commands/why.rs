@@ -38,7 +38,7 @@ pub fn perform(args: &Args, out: &mut dyn Write) -> Result<Done, Failure> {
 }
 
 fn print(name: &str, reasons: &Reasons, out: &mut dyn Write) -> Result<(), Failure> {
-    let Reasons { lock, waits, cycle, forced } = reasons;
+    let Reasons { lock, waits, cycle, forced, hidden } = reasons;
     let name = paint(NAME, text(name));
     match lock {
         Some(lock) => print_lock(&name, lock, out)?,
@@ -52,6 +52,10 @@ fn print(name: &str, reasons: &Reasons, out: &mut dyn Write) -> Result<(), Failu
         for line in further {
             writeln!(out, "  {line}")?;
         }
+    }
+    if *hidden > 0 {
+        let waits = plural(u64::from(*hidden), "wait");
+        writeln!(out, "and {waits} for locks that this token may not see")?;
     }
     if !cycle.is_empty() {
         writeln!(out, "{}", paint(ERROR, "deadlock: none of these can go on"))?;
@@ -111,6 +115,11 @@ fn waits(waiter: &Waiter, lock: &Lock, of: u32) -> String {
     };
     let others: Vec<String> =
         waiter.locks.iter().filter(|other| **other != lock.name).map(|other| text(other)).collect();
+    let mut others = others;
+    if waiter.hidden > 0 {
+        let locks = plural(u64::from(waiter.hidden), "lock");
+        others.push(format!("{locks} that this token may not see"));
+    }
     let together = match others.as_slice() {
         [] => String::new(),
         some => format!(", together with {}", some.join(", ")),

@@ -148,7 +148,7 @@ async fn a_lock_is_handed_to_whom_its_holder_names() {
     let three = world.session("three", LONG).await;
     let mut held = one.lock("disk").await.expect("free");
     assert_eq!(held.hand_over(three.id()).await.expect_err("nobody waits").code(), "not-waiting");
-    assert_eq!(held.hand_over(999_999).await.expect_err("no such").code(), "unknown-session");
+    assert_eq!(held.hand_over(999_999).await.expect_err("no such").code(), "unknown-receiver");
     assert!(held.is_held() && one.is_alive());
     let second = tokio::spawn(async move { two.lock("disk").await });
     until_waiting(&client, "disk", 1).await;

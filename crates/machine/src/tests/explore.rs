@@ -161,7 +161,7 @@ fn moves(machine: &Machine, setup: Setup) -> Vec<Move> {
     let sessions: Vec<SessionView> = machine.sessions(None).collect();
     let mut moves: Vec<Move> = Vec::new();
     if sessions.len() < 3 {
-        let open = Open { name: "s".into(), host: "h".into(), ttl: TTL, priority: 0, key: 0 };
+        let open = Open { name: "s".into(), host: "h".into(), ttl: TTL, ..Open::default() };
         moves.push(vec![(Duration::ZERO, Command::Open(open))]);
     }
     // Any of them expire, at the same moment.
@@ -185,7 +185,7 @@ fn moves(machine: &Machine, setup: Setup) -> Vec<Move> {
             let received = RequestId(request.0 - 1);
             moves.push(vec![(
                 Duration::ZERO,
-                Command::Request { session, request, received, call },
+                Command::Request { session, request, received, via: Via::Stream, call },
             )]);
         };
         for acquire in wishes(setup) {

@@ -39,8 +39,10 @@ fn there_are_only_so_many_sessions() {
 #[test]
 fn a_time_to_live_is_within_bounds() {
     let mut world = World::new(Policy::default());
-    assert_eq!(world.try_open(Duration::from_millis(99), 0), Err(Error::BadSpan));
-    assert_eq!(world.try_open(Duration::from_hours(25), 0), Err(Error::BadSpan));
+    let (least, most) = (Duration::from_millis(100), Duration::from_hours(24));
+    let bad = Error::BadSpan { what: Span::TimeToLive, least, most };
+    assert_eq!(world.try_open(Duration::from_millis(99), 0), Err(bad.clone()));
+    assert_eq!(world.try_open(Duration::from_hours(25), 0), Err(bad));
 }
 
 #[test]
@@ -128,4 +130,26 @@ fn labels_and_values_are_not_too_long() {
     };
     let reply = world.call(one, Call::Campaign(campaign));
     assert_eq!(reply, limit(Scarce::ValueBytes, 4096));
+}
+
+#[test]
+fn one_token_and_one_address_have_only_so_many_sessions() {
+    let mut world = limited(|limits| {
+        limits.sessions_per_token = 2;
+        limits.sessions_per_address = 3;
+    });
+    let mut open = |opened_by: &str, address: &str, quota: Option<u32>| {
+        let (opened_by, address) = (opened_by.into(), address.into());
+        let ttl = Duration::from_secs(10);
+        world.apply(Command::Open(Open { opened_by, address, quota, ttl, ..Open::default() }))
+    };
+    assert_eq!(open("ci", "a", Some(0)), limit(Scarce::SessionsPerToken, 0));
+    assert!(open("ci", "a", None).is_ok() && open("ci", "b", Some(7)).is_ok());
+    assert_eq!(open("ci", "a", None), limit(Scarce::SessionsPerToken, 2));
+    assert!(open("prod", "a", None).is_ok() && open("", "a", None).is_ok());
+    assert_eq!(open("", "a", None), limit(Scarce::SessionsPerAddress, 3));
+    assert!(open("", "", None).is_ok());
+    world.apply(Command::Close { session: SessionId(1) }).expect("it lives");
+    let open = Open { opened_by: "ci".into(), ttl: Duration::from_secs(10), ..Open::default() };
+    assert!(world.apply(Command::Open(open)).is_ok(), "there is room again");
 }

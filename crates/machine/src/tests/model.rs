@@ -5,7 +5,6 @@ mod elections;
 mod locks;
 mod policy;
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::*;
@@ -14,7 +13,8 @@ use crate::*;
 pub(crate) struct Model {
     config: Config,
     now: Time,
-    stalled: Duration,
+    /// How the request being answered was asked.
+    via: Via,
     tokens: u64,
     opened: u64,
     arrivals: u64,
@@ -37,8 +37,12 @@ pub(crate) struct ASession {
     ttl: Duration,
     deadline: Time,
     priority: i32,
-    kept: BTreeMap<RequestId, Kept>,
+    open: Open,
+    /// The answers in the order in which they were given.
+    kept: Vec<(RequestId, Kept)>,
     forgotten: RequestId,
+    /// How many requests came without a number.
+    unnumbered: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -57,7 +61,7 @@ pub(crate) struct AHold {
     depth: u32,
     pub(crate) token: Token,
     epoch: Token,
-    request: RequestId,
+    pub(crate) request: RequestId,
     /// The mode it had before, if the request was to change that.
     before: Option<Mode>,
 }
@@ -67,6 +71,7 @@ pub(crate) struct AWait {
     arrival: u64,
     pub(crate) agent: Agent,
     pub(crate) request: RequestId,
+    via: Via,
     until: Option<Time>,
     goal: AGoal,
 }
@@ -90,12 +95,19 @@ pub(crate) struct ALeader {
     yield_by: Option<Time>,
 }
 
+impl ASession {
+    /// What came of a request, if that is kept.
+    fn kept(&self, request: RequestId) -> Option<&Kept> {
+        self.kept.iter().find(|(other, _)| *other == request).map(|(_, kept)| kept)
+    }
+}
+
 impl Model {
     pub(crate) fn new(config: Config) -> Self {
         Self {
             config,
             now: Time::ZERO,
-            stalled: Duration::ZERO,
+            via: Via::Stream,
             tokens: 0,
             opened: 0,
             arrivals: 0,
@@ -116,16 +128,11 @@ impl Model {
         at: Time,
         command: &Command,
     ) -> (Result<Reply, Error>, Vec<Event>) {
-        let elapsed = at.since(self.now);
         self.now = self.now.max(at);
-        match command {
-            Command::Resume { stalled } => self.stalled += (*stalled).min(elapsed),
-            Command::RenewAll => {
-                for id in self.sessions.iter().map(|it| it.id).collect::<Vec<_>>() {
-                    self.keep_alive(id);
-                }
+        if *command == Command::RenewAll {
+            for id in self.sessions.iter().map(|it| it.id).collect::<Vec<_>>() {
+                self.keep_alive(id);
             }
-            _ => {}
         }
         self.expire();
         self.settle();
@@ -134,22 +141,18 @@ impl Model {
         (reply, std::mem::take(&mut self.events))
     }
 
-    fn clock(&self) -> Time {
-        self.now.back(self.stalled)
-    }
-
     fn session(&mut self, id: SessionId) -> &mut ASession {
         self.sessions.iter_mut().find(|it| it.id == id).expect("a session")
     }
 
     fn expire(&mut self) {
-        let clock = self.clock();
+        let now = self.now;
         // In the order of time; of what is due at once, sessions first.
         loop {
             let sessions = self.sessions.iter().map(|it| (it.deadline, 0, it.id.0));
             let waits = self.waits.iter().filter_map(|it| Some((it.until?, 1, it.arrival)));
             let Some((time, kind, number)) = sessions.chain(waits).min() else { break };
-            if time > clock {
+            if time > now {
                 break;
             }
             if kind == 0 {
@@ -160,7 +163,7 @@ impl Model {
         }
         let mut over: Vec<(Time, Name)> = Vec::new();
         for leader in &mut self.leaders {
-            if let Some(by) = leader.yield_by.filter(|&by| by <= clock) {
+            if let Some(by) = leader.yield_by.filter(|&by| by <= now) {
                 leader.yield_by = None;
                 over.push((by, leader.election.clone()));
             }
@@ -183,23 +186,58 @@ impl Model {
         let limits = self.config.limits.clone();
         let label = |text: &str| most(text.len(), limits.label_bytes, Scarce::LabelBytes);
         match command {
-            Command::Tick | Command::Resume { .. } | Command::RenewAll => Ok(Reply::Done),
+            Command::Tick | Command::RenewAll => Ok(Reply::Done),
+            Command::NodeStarted { node } => {
+                let there = |it: &&AWait| matches!(it.via, Via::Call(call) if call.node == *node);
+                let calls = self.waits.iter().filter(there);
+                let mut calls: Vec<u64> = calls.map(|it| it.arrival).collect();
+                calls.sort_unstable();
+                calls.into_iter().for_each(|arrival| self.drop_wait(arrival));
+                Ok(Reply::Done)
+            }
             Command::Open(open) => {
+                let same = |it: &&ASession| it.open.key == open.key && open.key != KeyDigest::NONE;
+                if let Some(same) = self.sessions.iter().find(same) {
+                    let session = same.id;
+                    if same.open.opened_by != open.opened_by {
+                        return Err(Error::KeyTaken);
+                    }
+                    self.keep_alive(session);
+                    return Ok(Reply::Opened { session });
+                }
                 label(&open.name)?;
                 label(&open.host)?;
-                if open.ttl < limits.shortest_ttl || open.ttl > limits.longest_ttl {
-                    return Err(Error::BadSpan);
+                label(&open.opened_by)?;
+                label(&open.address)?;
+                let (least, longest) = (limits.shortest_ttl, limits.longest_ttl);
+                if open.ttl < least || open.ttl > longest {
+                    return Err(Error::BadSpan { what: Span::TimeToLive, least, most: longest });
                 }
                 most(self.sessions.len() + 1, limits.sessions, Scarce::Sessions)?;
+                let count = |which: &dyn Fn(&Open) -> bool| {
+                    self.sessions.iter().filter(|it| which(&it.open)).count()
+                };
+                if !open.opened_by.is_empty() {
+                    let count = count(&|it| it.opened_by == open.opened_by);
+                    let quota = open.quota.map_or(usize::MAX, |quota| quota as usize);
+                    let quota = limits.sessions_per_token.min(quota);
+                    most(count + 1, quota, Scarce::SessionsPerToken)?;
+                }
+                if !open.address.is_empty() {
+                    let count = count(&|it| it.address == open.address);
+                    most(count + 1, limits.sessions_per_address, Scarce::SessionsPerAddress)?;
+                }
                 self.opened += 1;
                 let id = SessionId(self.opened);
                 self.sessions.push(ASession {
                     id,
                     ttl: open.ttl,
-                    deadline: self.clock() + open.ttl,
+                    deadline: self.now + open.ttl,
                     priority: open.priority,
-                    kept: BTreeMap::new(),
+                    open: open.clone(),
+                    kept: Vec::new(),
                     forgotten: RequestId(0),
+                    unnumbered: 0,
                 });
                 Ok(Reply::Opened { session: id })
             }
@@ -212,7 +250,37 @@ impl Model {
                 label(reason)?;
                 self.end_known(*session, Cause::Expelled)
             }
-            Command::Request { session, request, received, call } => {
+            Command::ExpelAll { origin, reason } => {
+                label(reason)?;
+                let from = |open: &Open| match origin {
+                    Origin::Token(name) => open.opened_by == *name,
+                    Origin::Host(host) => open.host == *host,
+                    Origin::Address(address) => open.address == *address,
+                };
+                let theirs = self.sessions.iter().filter(|it| from(&it.open));
+                let theirs: Vec<SessionId> = theirs.map(|it| it.id).collect();
+                for &session in &theirs {
+                    self.end(session, Cause::Expelled);
+                }
+                Ok(Reply::Expelled { sessions: theirs.len() as u64 })
+            }
+            Command::HangUp { session, request, call } => {
+                if !self.sessions.iter().any(|it| it.id == *session) {
+                    return Err(Error::UnknownSession(*session));
+                }
+                let wait = self.of_session(*session).find(|it| it.request == *request);
+                match wait.map(|it| (it.via, it.arrival)) {
+                    Some((Via::Call(other), arrival)) if other == *call => {
+                        self.drop_wait(arrival);
+                    }
+                    Some(_) => {}
+                    None if request.is_allotted() => drop(self.cancel(*session, *request)),
+                    None => {}
+                }
+                Ok(Reply::Done)
+            }
+            Command::Request { session, request, received, via, call } => {
+                self.via = *via;
                 self.request(*session, *request, *received, call)
             }
             Command::ForceRelease { lock, token, reason } => {
@@ -245,9 +313,9 @@ impl Model {
     }
 
     fn keep_alive(&mut self, id: SessionId) -> bool {
-        let clock = self.clock();
+        let now = self.now;
         let Some(session) = self.sessions.iter_mut().find(|it| it.id == id) else { return false };
-        session.deadline = session.deadline.max(clock + session.ttl);
+        session.deadline = session.deadline.max(now + session.ttl);
         true
     }
 
@@ -300,13 +368,24 @@ impl Model {
         let Some(session) = self.sessions.iter_mut().find(|it| it.id == id) else {
             return Err(Error::UnknownSession(id));
         };
-        session.kept.retain(|&kept, _| kept > received);
+        session.kept.retain(|&(kept, _)| kept > received || kept.is_allotted());
         session.forgotten = session.forgotten.max(received);
+        if request.is_allotted() {
+            return Err(Error::Forgotten(request));
+        }
+        let mut request = request;
+        if request == RequestId(0) {
+            request = RequestId(RequestId::ALLOTTED.0 + session.unnumbered);
+            session.unnumbered += 1;
+        }
         let forgotten = request <= session.forgotten;
-        if let Some(kept) = session.kept.get(&request).cloned() {
+        if let Some(kept) = session.kept(request).cloned() {
             return self.again(id, request, &kept, call);
         }
-        if self.of_session(id).any(|it| it.request == request) {
+        let via = self.via;
+        let mut waits = self.waits.iter_mut().filter(|it| it.agent.session == id);
+        if let Some(wait) = waits.find(|it| it.request == request) {
+            wait.via = via;
             return Ok(Reply::Waiting);
         }
         if forgotten {
@@ -363,10 +442,18 @@ impl Model {
     fn keep(&mut self, id: SessionId, request: RequestId, kept: Kept) {
         let most = self.config.limits.replies;
         let session = self.session(id);
-        session.kept.insert(request, kept);
-        while session.kept.len() > most {
-            let (oldest, _) = session.kept.pop_first().expect("one too many");
-            session.forgotten = session.forgotten.max(oldest);
+        match session.kept.iter_mut().find(|(other, _)| *other == request) {
+            Some((_, old)) => *old = kept,
+            None => session.kept.push((request, kept)),
+        }
+        // Those with a number and those without do not make room for each other.
+        let alike = |other: RequestId| other.is_allotted() == request.is_allotted();
+        while session.kept.iter().filter(|(other, _)| alike(*other)).count() > most {
+            let oldest = session.kept.iter().position(|(other, _)| alike(*other));
+            let (oldest, _) = session.kept.remove(oldest.expect("one too many"));
+            if !oldest.is_allotted() {
+                session.forgotten = session.forgotten.max(oldest);
+            }
         }
     }
 
@@ -501,6 +588,14 @@ impl Model {
         let at = self.waits.iter().position(|it| it.arrival == arrival).expect("it waits");
         let wait = self.waits.remove(at);
         self.tell(&wait, answer);
+    }
+
+    /// Ends a wait of which nothing is remembered.
+    fn drop_wait(&mut self, arrival: u64) {
+        let at = self.waits.iter().position(|it| it.arrival == arrival).expect("it waits");
+        let AWait { agent, request, .. } = self.waits.remove(at);
+        let (session, answer) = (agent.session, Err(Error::Cancelled));
+        self.events.push(Event::Answered { session, request, answer });
     }
 
     fn tell(&mut self, wait: &AWait, answer: Result<Reply, Error>) {

@@ -32,33 +32,7 @@ fn the_clock_never_goes_back() {
 }
 
 #[test]
-fn a_stall_of_the_server_ends_no_session() {
-    let mut world = World::new(Policy::default());
-    let one = world.open();
-    world.pass(9_000);
-    assert_eq!(world.machine.next_due(), Some(Time::from_millis(10_000)));
-    world
-        .apply_later(60_000, Command::Resume { stalled: Duration::from_secs(60) })
-        .expect("it is done");
-    assert_eq!(world.machine.session(one).map(|it| it.left), Some(Duration::from_secs(1)));
-    assert_eq!(world.machine.next_due(), Some(Time::from_millis(70_000)));
-    world.pass(1_000);
-    assert_eq!(world.machine.session(one), None);
-}
-
-#[test]
-fn no_more_time_is_given_back_than_has_passed() {
-    let mut world = World::new(Policy::default());
-    let one = world.open();
-    world.pass(4_000);
-    world
-        .apply_later(1_000, Command::Resume { stalled: Duration::from_secs(1_000_000) })
-        .expect("it is done");
-    assert_eq!(world.machine.session(one).map(|it| it.left), Some(Duration::from_secs(6)));
-}
-
-#[test]
-fn after_a_restart_every_session_has_its_full_time() {
+fn old_logs_give_every_session_its_full_time_at_a_restart() {
     let mut world = World::new(Policy::default());
     let one = world.open();
     world.pass(9_000);
@@ -268,7 +242,7 @@ fn a_lock_is_handed_to_a_waiter_by_name() {
     assert_eq!(world.acquire(three, exclusive("a")), waits());
     let hand = |to| Call::Release { lock: "a".into(), token, to: Some(to) };
     assert_eq!(world.call(one, hand(four)), Err(Error::NotWaiting(four)));
-    assert_eq!(world.call(one, hand(SessionId(99))), Err(Error::UnknownSession(SessionId(99))));
+    assert_eq!(world.call(one, hand(SessionId(99))), Err(Error::UnknownReceiver(SessionId(99))));
     assert_eq!(world.call(one, hand(three)), Ok(Reply::Released { left: 0 }));
     assert_eq!((world.holders("a"), world.waiters("a")), (vec![three], vec![two]));
 }
@@ -419,15 +393,147 @@ fn what_is_held_because_of_a_request_is_known_even_if_its_answer_made_room_for_o
     let token = world.token(one, exclusive("a"));
     assert_eq!(world.acquire(two, exclusive("a")), waits());
     let waited = world.last_request();
+    world.release(one, "a", token);
     for _ in 0..2 * world.machine.config().limits.replies {
         let tries = exclusive("a").by(Owner(1)).with(Patience::Try);
         assert_eq!(world.acquire(two, tries), Err(Error::Conflict("a".into())));
     }
-    world.release(one, "a", token);
     let again = world.repeat(two, waited, Call::Acquire(exclusive("a")));
     assert!(granted(&again) > token);
     assert_eq!(world.call(two, Call::Cancel { request: waited }), Ok(Reply::Done));
     assert_eq!(world.machine.lock("a"), None, "no ghost is left behind");
     let again = world.repeat(two, waited, Call::Acquire(exclusive("a")));
     assert_eq!(again, Err(Error::Forgotten(waited)));
+}
+
+/// A call that node 1 takes.
+const CALL: CallId = CallId { node: NodeId(1), call: 1 };
+/// Another.
+const LATER: CallId = CallId { node: NodeId(1), call: 2 };
+
+/// A request over a call of its own.
+fn by_call(session: SessionId, number: u64, call: Call) -> Command {
+    let (request, received) = (RequestId(number), RequestId(0));
+    Command::Request { session, request, received, via: Via::Call(CALL), call }
+}
+
+#[test]
+fn a_session_may_mix_requests_with_a_number_and_without() {
+    let mut world = World::new(Policy::default());
+    let one = world.open();
+    for number in 1..200 {
+        let lock: Name = format!("lock {number}").into();
+        let acquire = || Call::Acquire(exclusive(&lock));
+        let first = world.apply(by_call(one, number, acquire()));
+        let token = granted(&first);
+        assert_eq!(world.apply(by_call(one, number, acquire())), first, "made again");
+        let release = Call::Release { lock: lock.clone(), token, to: None };
+        assert_eq!(world.apply(by_call(one, 0, release)), Ok(Reply::Released { left: 0 }));
+    }
+}
+
+#[test]
+fn whoever_hangs_up_ends_a_wait_and_never_the_grant_of_a_numbered_request() {
+    let mut world = World::new(Policy::default());
+    let [one, two] = world.open_several();
+    let token = world.token(one, exclusive("a"));
+    let acquire = || Call::Acquire(exclusive("a"));
+    let hang_up = |session, request| Command::HangUp { session, request, call: CALL };
+    assert_eq!(world.apply(by_call(two, 1, acquire())), waits());
+    world.apply(hang_up(two, RequestId(1))).expect("it lives");
+    assert_eq!(world.waiters("a"), [], "it waits no more");
+    assert_eq!(world.apply(by_call(two, 1, acquire())), waits(), "made again, it begins anew");
+    world.release(one, "a", token);
+    world.apply(hang_up(two, RequestId(1))).expect("it lives");
+    assert_eq!(world.holders("a"), [two], "a repetition is told");
+    let again = world.apply(by_call(two, 1, acquire()));
+    world.release(two, "a", granted(&again));
+    // Nobody can ask again for what came without a number.
+    let number = world.machine.next_allotted(two).expect("it lives");
+    granted(&world.apply(by_call(two, 0, acquire())));
+    world.apply(hang_up(two, number)).expect("it lives");
+    assert_eq!(world.holders("a"), []);
+}
+
+#[test]
+fn a_wait_that_another_connection_has_taken_over_is_not_ended_by_the_first() {
+    let mut world = World::new(Policy::default());
+    let [one, two] = world.open_several();
+    world.token(one, exclusive("a"));
+    let acquire = || Call::Acquire(exclusive("a"));
+    assert_eq!(world.apply(by_call(two, 1, acquire())), waits());
+    let hang_up = |call| Command::HangUp { session: two, request: RequestId(1), call };
+    let (request, received, via) = (RequestId(1), RequestId(0), Via::Call(LATER));
+    let again = Command::Request { session: two, request, received, via, call: acquire() };
+    assert_eq!(world.apply(again), waits(), "over another call");
+    world.apply(hang_up(CALL)).expect("it lives");
+    assert_eq!(world.waiters("a"), [two]);
+    assert_eq!(world.repeat(two, RequestId(1), acquire()), waits(), "over a stream");
+    world.apply(hang_up(LATER)).expect("it lives");
+    world.apply(Command::NodeStarted { node: NodeId(1) }).expect("it starts");
+    assert_eq!(world.waiters("a"), [two]);
+}
+
+#[test]
+fn calls_that_waited_at_a_node_do_not_outlive_it() {
+    let mut world = World::new(Policy::default());
+    let [one, two, three] = world.open_several();
+    let token = world.token(one, exclusive("a"));
+    let acquire = || Call::Acquire(exclusive("a"));
+    assert_eq!(world.apply(by_call(two, 1, acquire())), waits());
+    assert_eq!(world.acquire(three, exclusive("a")), waits());
+    world.apply(Command::NodeStarted { node: NodeId(2) }).expect("it starts");
+    assert_eq!(world.waiters("a"), [two, three], "that was another node");
+    world.apply(Command::NodeStarted { node: NodeId(1) }).expect("it starts");
+    assert_eq!(world.waiters("a"), [three]);
+    // What the client asks next is neither busy nor answered for a ghost.
+    assert_eq!(world.apply(by_call(two, 1, acquire())), waits());
+    world.release(one, "a", token);
+    assert_eq!((world.holders("a"), world.waiters("a")), (vec![three], vec![two]));
+}
+
+#[test]
+fn an_opening_that_is_repeated_returns_the_session_and_renews_it() {
+    let mut world = World::new(Policy::default());
+    let open = Open {
+        ttl: Duration::from_secs(10),
+        key: KeyDigest([7; 32]),
+        opened_by: "ci".into(),
+        ..Open::default()
+    };
+    let opened = world.apply(Command::Open(open.clone()));
+    let Ok(Reply::Opened { session }) = opened else { panic!("{opened:?}") };
+    world.pass(9_000);
+    assert_eq!(world.apply(Command::Open(open.clone())), opened);
+    assert_eq!(world.machine.counts().sessions, 1);
+    world.pass(9_000);
+    assert!(world.machine.session(session).is_some(), "it was renewed");
+    let other = Open { opened_by: "prod".into(), ..open.clone() };
+    assert_eq!(world.apply(Command::Open(other)), Err(Error::KeyTaken));
+    world.apply(Command::Close { session }).expect("it lives");
+    assert_ne!(world.apply(Command::Open(open)), opened, "that session is over");
+}
+
+#[test]
+fn all_sessions_of_one_origin_are_expelled_and_no_others() {
+    let mut world = World::new(Policy::default());
+    let mut open = |opened_by: &str, host: &str, address: &str| {
+        let (opened_by, host, address) = (opened_by.into(), host.into(), address.into());
+        let ttl = Duration::from_secs(10);
+        let open = Open { opened_by, host, address, ttl, ..Open::default() };
+        world.apply(Command::Open(open)).expect("there is room");
+    };
+    open("ci", "one", "10.0.0.1");
+    open("ci", "two", "10.0.0.2");
+    open("prod", "one", "10.0.0.3");
+    open("", "three", "10.0.0.3");
+    let mut expel = |origin: Origin| {
+        let reply = world.apply(Command::ExpelAll { origin, reason: "too many".into() });
+        (reply, world.machine.counts().sessions)
+    };
+    let expelled = |sessions| Ok(Reply::Expelled { sessions });
+    assert_eq!(expel(Origin::Token("nobody".into())), (expelled(0), 4));
+    assert_eq!(expel(Origin::Token("ci".into())), (expelled(2), 2));
+    assert_eq!(expel(Origin::Host("one".into())), (expelled(1), 1));
+    assert_eq!(expel(Origin::Address("10.0.0.3".into())), (expelled(1), 0));
 }

@@ -25,42 +25,44 @@ fn the_machine_does_what_the_model_says() {
     }
     // The sequences are worth something only if everything happens in them.
     let missing: Vec<&str> =
-        WANTED.iter().copied().filter(|code| !seen.codes.contains(code)).collect();
+        WANTED.iter().copied().filter(|&code| !seen.codes.contains(code)).collect();
     assert!(missing.is_empty(), "never happened: {missing:?}");
 }
 
 /// Errors and events that have to occur somewhere.
-const WANTED: [&str; 37] = [
-    "unknown-session",
-    "forgotten",
-    "lost",
-    "session-ended",
-    "limit",
-    "no-name",
-    "no-locks",
-    "twice",
-    "reentrant-only-alone",
-    "bad-span",
-    "bad-permits",
-    "other-kind",
-    "busy",
-    "conflict",
-    "timed-out",
-    "cancelled",
-    "already-held",
-    "needs-upgrade",
-    "not-shared",
-    "not-exclusive",
-    "not-held",
-    "stale-token",
-    "not-waiting",
-    "cannot-take",
-    "deadlock",
-    "died",
-    "wounded",
-    "already-candidate",
-    "not-leader",
-    "free",
+const WANTED: [&str; 39] = [
+    "Err UnknownSession",
+    "Err Forgotten",
+    "Err Lost",
+    "Err SessionEnded",
+    "Err Limit",
+    "Err NoName",
+    "Err NoLocks",
+    "Err Twice",
+    "Err ReentrantOnlyAlone",
+    "Err BadSpan",
+    "Err BadPermits",
+    "Err OtherKind",
+    "Err Busy",
+    "Err Conflict",
+    "Err TimedOut",
+    "Err Cancelled",
+    "Err AlreadyHeld",
+    "Err NeedsUpgrade",
+    "Err NotShared",
+    "Err NotExclusive",
+    "Err NotHeld",
+    "Err StaleToken",
+    "Err NotWaiting",
+    "Err CannotTake",
+    "Err Deadlock",
+    "Err Died",
+    "Err Wounded",
+    "Err AlreadyCandidate",
+    "Err NotLeader",
+    "Err Free",
+    "Err UnknownReceiver",
+    "Err KeyTaken",
     "Deadlock",
     "Wounded",
     "Yield",
@@ -83,7 +85,9 @@ fn every_mutation_of_the_machine_is_noticed() {
         Mutation::TokenHandedOn,
         Mutation::Repeated,
         Mutation::HalfReady,
-        Mutation::StallsCount,
+        Mutation::LateAnswerDropped,
+        Mutation::HangUpIgnored,
+        Mutation::OpenedTwice,
         Mutation::WoundsHeal,
     ] {
         let mut seen = Seen::default();
@@ -95,31 +99,27 @@ fn every_mutation_of_the_machine_is_noticed() {
 /// What has happened in the sequences so far.
 #[derive(Default)]
 struct Seen {
-    codes: std::collections::BTreeSet<&'static str>,
+    codes: std::collections::BTreeSet<String>,
 }
 
 impl Seen {
     fn note(&mut self, reply: &Result<Reply, Error>, events: &[Event]) {
         if let Err(error) = reply {
-            self.codes.insert(error.code());
+            self.codes.insert(format!("Err {}", variant(error)));
         }
         for event in events {
             if let Event::Answered { answer: Err(error), .. } = event {
-                self.codes.insert(error.code());
+                self.codes.insert(format!("Err {}", variant(error)));
             }
-            self.codes.insert(match event {
-                Event::Answered { .. } => "Answered",
-                Event::Granted { .. } => "Granted",
-                Event::Released { .. } => "Released",
-                Event::Ended { .. } => "Ended",
-                Event::Deadlock { .. } => "Deadlock",
-                Event::Wounded { .. } => "Wounded",
-                Event::Leader { .. } => "Leader",
-                Event::Yield { .. } => "Yield",
-                Event::Deposed { .. } => "Deposed",
-            });
+            self.codes.insert(variant(event));
         }
     }
+}
+
+/// What an error or an event is called.
+fn variant(thing: &impl std::fmt::Debug) -> String {
+    let shown = format!("{thing:?}");
+    shown.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default().to_owned()
 }
 
 fn run(seed: u64, mutation: Option<Mutation>, seen: &mut Seen) -> Result<(), String> {
@@ -207,6 +207,8 @@ fn config(dice: &mut Dice) -> Config {
         label_bytes: 8,
         value_bytes: 2,
         sessions: 5,
+        sessions_per_token: 3,
+        sessions_per_address: 3,
         names: 4,
         locks_per_session: 5,
         waits_per_session: 3,
@@ -231,7 +233,8 @@ fn command(dice: &mut Dice, model: &Model, requests: &mut u64) -> Command {
     match dice.below(40) {
         0 | 1 => open(dice),
         2 => Command::Tick,
-        3 => Command::Resume { stalled: Duration::from_millis(dice.below(500)) },
+        3 if dice.one_in(4) => Command::NodeStarted { node: node(dice) },
+        3 => hang_up(dice, model),
         4 if dice.one_in(3) => Command::RenewAll,
         4..=6 => {
             let count = dice.below(4);
@@ -240,6 +243,14 @@ fn command(dice: &mut Dice, model: &Model, requests: &mut u64) -> Command {
         7 if dice.one_in(2) => Command::Close { session: session(dice, model) },
         7 if dice.one_in(2) => {
             Command::Expel { session: session(dice, model), reason: label(dice) }
+        }
+        7 if dice.one_in(4) => {
+            let origin = match dice.below(3) {
+                0 => Origin::Token(who(dice)),
+                1 => Origin::Host("h".into()),
+                _ => Origin::Address(who(dice)),
+            };
+            Command::ExpelAll { origin, reason: label(dice) }
         }
         8 if dice.one_in(2) => Command::ForceRelease {
             lock: name(dice),
@@ -277,9 +288,47 @@ fn command(dice: &mut Dice, model: &Model, requests: &mut u64) -> Command {
             let request = RequestId(requests.saturating_sub(if again { dice.below(8) } else { 0 }));
             let received =
                 if dice.one_in(10) { requests.saturating_sub(dice.below(10)) } else { 0 };
-            Command::Request { session, request, received: RequestId(received), call }
+            // Some come without a number, and some over calls of their own.
+            let request = if dice.one_in(5) { RequestId(0) } else { request };
+            let via = match dice.below(3) {
+                0 => Via::Call(call_id(dice)),
+                _ => Via::Stream,
+            };
+            Command::Request { session, request, received: RequestId(received), via, call }
         }
     }
+}
+
+/// The connection of some call has ended.
+fn hang_up(dice: &mut Dice, model: &Model) -> Command {
+    let (session, request) = match model.waits.len() as u64 {
+        waits if waits > 0 && dice.one_in(2) => {
+            let wait = &model.waits[dice.below(waits) as usize];
+            (wait.agent.session, wait.request)
+        }
+        _ if !model.holds.is_empty() => {
+            let hold = &model.holds[dice.below(model.holds.len() as u64) as usize];
+            (hold.agent.session, hold.request)
+        }
+        _ => (session(dice, model), RequestId(RequestId::ALLOTTED.0 + dice.below(4))),
+    };
+    let request = match dice.one_in(4) {
+        true => RequestId(RequestId::ALLOTTED.0 + dice.below(6)),
+        false => request,
+    };
+    Command::HangUp { session, request, call: call_id(dice) }
+}
+
+fn call_id(dice: &mut Dice) -> CallId {
+    CallId { node: node(dice), call: u64::from(dice.one_in(6)) }
+}
+
+fn node(dice: &mut Dice) -> NodeId {
+    NodeId(u64::from(dice.one_in(4)))
+}
+
+fn who(dice: &mut Dice) -> Name {
+    ["", "", "x", "y"][dice.below(4) as usize].into()
 }
 
 fn open(dice: &mut Dice) -> Command {
@@ -288,7 +337,10 @@ fn open(dice: &mut Dice) -> Command {
         host: "h".into(),
         ttl: Duration::from_millis(if dice.one_in(20) { 5000 } else { 200 + dice.below(500) }),
         priority: i32::try_from(dice.below(3)).expect("small"),
-        key: dice.below(1000),
+        key: KeyDigest([u8::try_from(dice.below(9)).expect("small"); 32]),
+        opened_by: who(dice),
+        address: who(dice),
+        quota: dice.one_in(4).then(|| dice.small(3)),
     })
 }
 

@@ -45,7 +45,8 @@ impl World {
 
     pub(crate) fn try_open(&mut self, ttl: Duration, priority: i32) -> Result<Reply, Error> {
         let name = self.names.next().unwrap_or("more").into();
-        self.apply(Command::Open(Open { name, host: "here".into(), ttl, priority, key: 0 }))
+        let host = "here".into();
+        self.apply(Command::Open(Open { name, host, ttl, priority, ..Open::default() }))
     }
 
     /// A session that lives for ten seconds.
@@ -83,7 +84,8 @@ impl World {
         request: RequestId,
         call: Call,
     ) -> Result<Reply, Error> {
-        self.apply(Command::Request { session, request, received: RequestId(0), call })
+        let (received, via) = (RequestId(0), Via::Stream);
+        self.apply(Command::Request { session, request, received, via, call })
     }
 
     pub(crate) fn last_request(&self) -> RequestId {

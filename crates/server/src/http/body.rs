@@ -7,7 +7,7 @@ use std::time::Duration;
 use axum::body::{Bytes, HttpBody};
 use axum::extract::{FromRequest, Query, Request};
 use axum::http::{StatusCode, Uri};
-use conclave_api::{codes, v1};
+use conclave_api::{Code, v1};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
@@ -25,7 +25,7 @@ pub(crate) struct Refusal {
 
 impl Refusal {
     fn bad(message: impl Into<String>) -> Self {
-        failed(codes::BAD_REQUEST, message).into()
+        failed(Code::BadRequest, message).into()
     }
 }
 
@@ -75,10 +75,7 @@ impl Fields {
     pub(crate) async fn of(request: Request, patience: Duration) -> Result<Self, Refusal> {
         let too_large = || Refusal {
             status: StatusCode::PAYLOAD_TOO_LARGE,
-            failed: failed(
-                codes::TOO_LARGE,
-                format!("a body may have at most {LONGEST_BODY} bytes"),
-            ),
+            failed: failed(Code::TooLarge, format!("a body may have at most {LONGEST_BODY} bytes")),
         };
         // What is announced need not be waited for.
         if request.body().size_hint().lower() > LONGEST_BODY as u64 {
@@ -87,7 +84,7 @@ impl Fields {
         let body = tokio::time::timeout(patience, Bytes::from_request(request, &())).await;
         let body = body.map_err(|_| Refusal {
             status: StatusCode::REQUEST_TIMEOUT,
-            failed: failed(codes::BAD_REQUEST, "the body did not come"),
+            failed: failed(Code::BadRequest, "the body did not come"),
         })?;
         let body = body.map_err(|rejection| match rejection.status() {
             StatusCode::PAYLOAD_TOO_LARGE => too_large(),

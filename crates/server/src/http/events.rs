@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use conclave_api::{codes, v1};
+use conclave_api::{Code, v1};
 use conclave_machine::SessionId;
 use futures_util::{StreamExt, stream};
 use v1::tell::What as Told;
@@ -29,7 +29,7 @@ pub(super) fn events(
     hang_up: Option<HangUp>,
 ) -> Result<Response, Refusal> {
     let session = SessionId(handle.session);
-    service.check_key(session, handle.key)?;
+    service.check_key(caller, session, handle.key)?;
     let (to, answers) = service.enter(caller, hang_up);
     let now = service.node.now();
     let has = service.node.with_both(|hub, machine| {
@@ -38,7 +38,7 @@ pub(super) fn events(
             hub.forget(to.connection());
             let message =
                 format!("at most {MOST_LISTENERS} may listen to what happens to one session");
-            return Err(failed(codes::TOO_MANY, message));
+            return Err(failed(Code::TooMany, message));
         }
         hub.remind(session, machine, now.max(machine.now()));
         Ok(Eye { machine, now: now.max(machine.now()) }.session(has))

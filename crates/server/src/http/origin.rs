@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use axum::extract::Request;
 use axum::http::header::{CONTENT_TYPE, HOST, ORIGIN, UPGRADE};
 use axum::http::{HeaderName, HeaderValue, Method};
-use conclave_api::{PLAIN, codes, v1};
+use conclave_api::{Code, PLAIN, v1};
 
 use crate::translate::failed;
 
@@ -30,7 +30,7 @@ pub(crate) fn check(hosts: Hosts, request: &Request) -> Result<(), v1::Failed> {
     if let Some(origin) = header(ORIGIN) {
         let from = origin.ok().and_then(|origin| origin.split_once("://"));
         if from.is_none_or(|(_, from)| Some(from) != host) {
-            return Err(failed(codes::FORBIDDEN, "another site's page may not ask this"));
+            return Err(failed(Code::Forbidden, "another site's page may not ask this"));
         }
     }
     let kind = header(CONTENT_TYPE).and_then(Result::ok).unwrap_or_default();
@@ -42,7 +42,7 @@ pub(crate) fn check(hosts: Hosts, request: &Request) -> Result<(), v1::Failed> {
     if hosts == Hosts::Local && page && host.is_some_and(|host| !is_local(host)) {
         let message = "this server is for this machine only: use 127.0.0.1 or localhost, or have it ask \
                        for tokens";
-        return Err(failed(codes::FORBIDDEN, message));
+        return Err(failed(Code::Forbidden, message));
     }
     Ok(())
 }

@@ -63,6 +63,7 @@ pub(crate) enum Does {
     Status,
     ForceRelease,
     Expel,
+    ExpelAll,
     Depose,
     /// What happens to a session.
     Events,
@@ -137,7 +138,7 @@ pub(crate) static ROUTES: &[Route] = &[
     post(
         "/v1/acquire",
         "Acquires a lock, or with `wants` several at once. The answer comes when they are granted, and until then the \
-         session lives on; who hangs up before that has cancelled the request.",
+         session lives on; to hang up before that ends the wait.",
         Session(&["Acquire", "Want"]),
         Message("Granted"),
         Do::Ask(|fields| fields.acquire().map(Asked::Acquire)),
@@ -255,6 +256,14 @@ pub(crate) static ROUTES: &[Route] = &[
         Body(&["EndSession"]),
         Message("Done"),
         Do::Expel,
+    ),
+    post(
+        "/v1/admin/expel-all",
+        "Ends all sessions that were opened with one token, from one address or for one host. The reason is \
+         recorded.",
+        Body(&["EndSessions"]),
+        Message("Expelled"),
+        Do::ExpelAll,
     ),
     post(
         "/v1/admin/depose",

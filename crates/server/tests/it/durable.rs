@@ -148,7 +148,7 @@ async fn a_session_that_is_not_kept_alive_ends_though_nobody_asks_for_anything()
     let directory = tempfile::tempdir().expect("a directory");
     let node = Node::open(options(directory.path())).await.expect("a node");
     let (name, host, ttl) = ("test".into(), "here".into(), Duration::from_millis(100));
-    let open = Command::Open(Open { name, host, ttl, priority: 0, key: 0 });
+    let open = Command::Open(Open { name, host, ttl, ..Open::default() });
     node.propose(open).await.expect("the node is up").expect("there is room");
     assert_eq!(node.look(|machine| machine.counts().sessions), 1);
     while node.look(|machine| machine.counts().sessions) > 0 {

@@ -151,7 +151,7 @@ async fn with_tokens(directory: &Path) -> (Server, [String; 3]) {
     let rights = [
         TokenRights { lock: vec!["ci/".into()], ..TokenRights::default() },
         TokenRights { observe: all(), ..TokenRights::default() },
-        TokenRights { lock: all(), observe: all(), admin: all() },
+        TokenRights { lock: all(), observe: all(), admin: all(), sessions: None },
     ];
     let made = ["ci", "eye", "root"].into_iter().zip(rights);
     let made: Vec<(String, String)> = made.map(|(name, rights)| new_token(name, rights)).collect();

@@ -17,7 +17,11 @@ impl Model {
         most(name.len(), limits.name_bytes, Scarce::NameBytes)?;
         most(campaign.value.len(), limits.value_bytes, Scarce::ValueBytes)?;
         if campaign.grace > limits.longest_grace {
-            return Err(Error::BadSpan);
+            return Err(Error::BadSpan {
+                what: Span::Grace,
+                least: Duration::ZERO,
+                most: limits.longest_grace,
+            });
         }
         let Some(leader) = self.leaders.iter_mut().find(|it| it.election == *name) else {
             most(self.names() + 1, limits.names, Scarce::Names)?;
@@ -41,13 +45,13 @@ impl Model {
         if at_once {
             self.vacate(name, Some(Cause::Preempted));
         } else if better {
-            let (clock, stalled) = (self.clock(), self.stalled);
+            let now = self.now;
             let leader = self.leaders.iter_mut().find(|it| it.election == *name);
             let leader = leader.expect("somebody leads");
             if leader.yield_by.is_none() {
-                let by = clock + leader.grace;
+                let by = now + leader.grace;
                 leader.yield_by = Some(by);
-                let (session, term, by) = (leader.session, leader.term, by + stalled);
+                let (session, term, by) = (leader.session, leader.term, by);
                 self.events.push(Event::Yield { election: name.clone(), session, term, by });
             }
         }

@@ -142,7 +142,7 @@ impl Model {
         let hold = self.held(session, lock, token)?;
         let Some(to) = to else { return Ok(self.release_level(&hold, Cause::Released)) };
         if !self.sessions.iter().any(|it| it.id == to) {
-            return Err(Error::UnknownSession(to));
+            return Err(Error::UnknownReceiver(to));
         }
         let wanting = self.of_session(to).filter(|it| match &it.goal {
             AGoal::Locks(wants) => wants.iter().any(|want| want.lock == *lock),
@@ -227,7 +227,8 @@ impl Model {
         }
         let session = self.session(id);
         let forgotten = request <= session.forgotten;
-        let kept = session.kept.get(&request).cloned();
+        let kept = session.kept(request).cloned();
+        let remember = kept.is_some() || !(request.is_allotted() || forgotten);
         let granted = self.held_by_name(id, |it| it.request == request);
         match kept {
             Some(Kept::Answer(_)) => return Ok(Reply::Done),
@@ -257,7 +258,7 @@ impl Model {
                 }
             }
         }
-        if !forgotten {
+        if remember {
             self.keep(id, request, Kept::Answer(Err(Error::Cancelled)));
         }
         Ok(Reply::Done)

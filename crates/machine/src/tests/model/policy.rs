@@ -12,7 +12,7 @@ impl Model {
         goal: AGoal,
     ) -> Result<Reply, Error> {
         let until = match patience {
-            Patience::For(span) => Some(self.clock() + span),
+            Patience::For(span) => Some(self.now + span),
             _ => None,
         };
         let arrival = self.arrivals + 1;
@@ -21,7 +21,7 @@ impl Model {
             _ => None,
         };
         let leads = matches!(goal, AGoal::Lead(_));
-        let wait = AWait { arrival, agent, request, until, goal };
+        let wait = AWait { arrival, agent, request, via: self.via, until, goal };
         self.waits.push(wait.clone());
         if !leads && let Some(error) = self.objection(&wait, upgraded.as_ref()) {
             self.waits.pop();

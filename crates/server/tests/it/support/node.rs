@@ -4,13 +4,15 @@
 
 use std::time::Duration;
 
-use conclave_machine::{Acquire, Call, Command, Error, Open, Reply, RequestId, SessionId, Token};
+use conclave_machine::{
+    Acquire, Call, Command, Error, Open, Reply, RequestId, SessionId, Token, Via,
+};
 use conclave_server::{Node, NodeError};
 
 /// A session with so much time that no test outlives it.
 pub(crate) async fn open_session(node: &Node) -> SessionId {
     let (name, host, ttl) = ("test".into(), "here".into(), Duration::from_secs(3600));
-    let open = Command::Open(Open { name, host, ttl, priority: 0, key: 0 });
+    let open = Command::Open(Open { name, host, ttl, ..Open::default() });
     match node.propose(open).await.expect("the node is up") {
         Ok(Reply::Opened { session }) => session,
         other => panic!("no session, but {other:?}"),
@@ -24,7 +26,7 @@ pub(crate) async fn ask(
     call: Call,
 ) -> Result<Result<Reply, Error>, NodeError> {
     let (request, received) = (RequestId(number), RequestId(number - 1));
-    node.propose(Command::Request { session, request, received, call }).await
+    node.propose(Command::Request { session, request, received, via: Via::Stream, call }).await
 }
 
 pub(crate) async fn acquire(node: &Node, session: SessionId, number: u64, lock: &str) -> Token {
