@@ -1,6 +1,7 @@
 //! One file for each command: its flags, and what it does.
 
 pub mod bench;
+pub mod cert;
 pub mod check;
 pub mod compare;
 pub mod elect;

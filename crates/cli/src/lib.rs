@@ -52,6 +52,7 @@ Exit codes:
   13   no node answers
   14   the node refuses: no right to that, or no such thing
   15   a deadlock, or what could become one: release what you hold and try again
+  16   a certificate is not accepted: expired, for another name, or of an unknown authority
   126  the command cannot be executed
   127  there is no such command
   130  stopped by Ctrl-C";
@@ -160,6 +161,9 @@ pub enum Command {
     /// Make a token by which a node knows somebody, and what that one may do
     #[command(after_help = commands::token::HELP)]
     Token(commands::token::Args),
+    /// Make certificates: of an authority, and for nodes and clients
+    #[command(after_help = commands::cert::HELP)]
+    Cert(commands::cert::Args),
     /// Measure the service beside this machine's disk and network, and beside etcd
     #[command(after_help = commands::bench::HELP)]
     Bench(commands::bench::Args),
@@ -398,6 +402,7 @@ impl Command {
             Self::Depose(args) => commands::operate::depose(args, out),
             Self::Status(args) => commands::operate::status(args, out),
             Self::Token(args) => commands::token::perform(args, out),
+            Self::Cert(args) => commands::cert::perform(args, out),
             Self::Completions(args) => commands::manual::completions(args, out),
             Self::Man(args) => commands::manual::man(args, out),
             Self::Bench(args) => commands::bench::perform(args, out),

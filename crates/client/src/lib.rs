@@ -49,6 +49,7 @@ mod acquire;
 mod answers;
 pub mod blocking;
 mod book;
+mod certificate;
 mod client;
 mod election;
 mod error;

@@ -43,7 +43,8 @@ impl Options {
 
     /// The options that the environment gives, as it does to a program that `conclave lock` runs:
     /// `CONCLAVE_ENDPOINTS`, `CONCLAVE_AUTH_TOKEN` or `CONCLAVE_AUTH_TOKEN_FILE`, and for TLS `CONCLAVE_CA`,
-    /// `CONCLAVE_CERT`, `CONCLAVE_KEY` (files in PEM) and `CONCLAVE_SERVER_NAME`.
+    /// `CONCLAVE_CERT`, `CONCLAVE_KEY` (files in PEM) and `CONCLAVE_SERVER_NAME`, or `CONCLAVE_TLS=true` to trust the
+    /// authorities of the system.
     pub fn from_env() -> Result<Self, Error> {
         Self::from_variables(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
     }
@@ -61,8 +62,10 @@ impl Options {
         } else if let Some(token) = variable("CONCLAVE_AUTH_TOKEN") {
             options = options.token(token);
         }
-        if let Some(ca) = file("CONCLAVE_CA").transpose()? {
-            let mut tls = Tls::trusting(ca);
+        let secret = variable("CONCLAVE_TLS").is_some_and(|it| !is_no(&it))
+            || options.endpoints.iter().any(|one| one.starts_with("https://"));
+        let ca = file("CONCLAVE_CA").transpose()?;
+        if let Some(mut tls) = ca.map(Tls::trusting).or_else(|| secret.then(Tls::system)) {
             let identity = (file("CONCLAVE_CERT").transpose()?, file("CONCLAVE_KEY").transpose()?);
             if let (Some(certificate), Some(key)) = identity {
                 tls = tls.showing(certificate, key);
@@ -121,8 +124,8 @@ impl Options {
 /// Whom to trust and what to show, in PEM.
 #[derive(Clone)]
 pub struct Tls {
-    /// The authority that has signed the servers' certificates.
-    pub ca: Vec<u8>,
+    /// The authority that has signed the servers' certificates; if none is given, those that the system trusts.
+    pub ca: Option<Vec<u8>>,
     /// The client's own certificate and its key, if the servers want to see one.
     pub identity: Option<(Vec<u8>, Secret)>,
     /// The name in the servers' certificates, if it is not their host name.
@@ -132,7 +135,12 @@ pub struct Tls {
 impl Tls {
     /// Trusts servers with a certificate of this authority.
     pub fn trusting(ca: impl Into<Vec<u8>>) -> Self {
-        Self { ca: ca.into(), identity: None, domain: None }
+        Self { ca: Some(ca.into()), identity: None, domain: None }
+    }
+
+    /// Trusts servers with a certificate of an authority that the system trusts.
+    pub fn system() -> Self {
+        Self { ca: None, identity: None, domain: None }
     }
 
     /// The same, and shows this certificate.
@@ -185,6 +193,11 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// Whether a variable that stands for a flag says no, in one of the usual ways.
+fn is_no(value: &str) -> bool {
+    ["", "0", "n", "no", "f", "false", "off"].contains(&value.to_ascii_lowercase().as_str())
+}
+
 fn program() -> String {
     let path = std::env::current_exe().ok();
     let name = path.as_deref().and_then(|path| path.file_name());
@@ -209,7 +222,7 @@ mod tests {
             uris(Options::new("a:1, http://b:2,[::1]:3,")),
             ["http://a:1/", "http://b:2/", "http://[::1]:3/"]
         );
-        for bad in ["", ",", "a", "ftp://a:1", "https://a:1", "a b:1", "http://a"] {
+        for bad in ["", ",", "a", "ftp://a:1", "a b:1", "http://a"] {
             let error = Options::new(bad).places().err().expect(bad);
             assert_eq!(error.code(), "bad-options", "{bad}: {error}");
         }
@@ -227,6 +240,11 @@ mod tests {
         let options = Options::from_variables(given).expect("nothing is wrong");
         assert_eq!(options.endpoints, ["a:1", "b:2"]);
         assert_eq!(options.token, Some("hush".into()));
+        let secret = |value: &'static str| {
+            let given = move |name: &str| (name == "CONCLAVE_TLS").then(|| value.to_owned());
+            Options::from_variables(given).expect("nothing is wrong").tls.is_some()
+        };
+        assert!(secret("true") && secret("1") && !secret("false"));
         let missing = |name: &str| (name == "CONCLAVE_CA").then(|| "/no/such/file".to_owned());
         assert_eq!(Options::from_variables(missing).expect_err("no file").code(), "bad-options");
     }

@@ -17,7 +17,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{AlertDescription, ClientConfig, RootCertStore};
+use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -25,11 +25,11 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::codec::{Framed, FramedParts};
 use tokio_util::either::Either;
 use tonic::codegen::Service;
-use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity};
+use tonic::transport::{ClientTlsConfig, Endpoint, Identity};
 
-use crate::Error;
 use crate::heart::SILENCE;
 use crate::options::{Options, Tls};
+use crate::{Error, certificate};
 
 /// A connection on which both say messages as they are.
 pub(crate) type Wire = Framed<Io, Delimited<Ask, Tell>>;
@@ -85,14 +85,14 @@ const LONGEST_REFUSAL: usize = 64 << 10;
 impl Place {
     pub(crate) fn new(address: &str, options: &Options) -> Result<Self, Error> {
         let bad = |why: &str| Error::BadOptions(format!("{address}: {why}"));
-        let scheme = if options.tls.is_some() { "https" } else { "http" };
+        // Who writes https means TLS, and need not say whom to trust.
+        let secret = options.tls.clone();
+        let secret = secret.or_else(|| address.starts_with("https://").then(Tls::system));
+        let scheme = if secret.is_some() { "https" } else { "http" };
         let uri = match address.split_once("://") {
             None => format!("{scheme}://{address}"),
-            Some(("http", _)) if options.tls.is_some() => {
+            Some(("http", _)) if secret.is_some() => {
                 return Err(bad("begins with http, but TLS was asked for"));
-            }
-            Some(("https", _)) if options.tls.is_none() => {
-                return Err(bad("needs to know whom to trust; give it a certificate authority"));
             }
             Some(("http" | "https", _)) => address.to_owned(),
             Some(_) => return Err(bad("begins with neither http nor https")),
@@ -106,14 +106,17 @@ impl Place {
         if endpoint.uri().authority().is_some_and(|all| all.as_str().contains('@')) {
             return Err(bad("has a user in it; who the client is, a token or a certificate says"));
         }
-        let nonsense = || bad("the certificates make no sense");
-        let tls = match &options.tls {
+        let tls = match &secret {
             None => None,
             Some(tls) => {
                 let name = tls.domain.as_deref().unwrap_or_else(|| host.trim_matches(['[', ']']));
                 let name = ServerName::try_from(name.to_owned()).map_err(|_| bad("is no name"))?;
-                let config = config(tls).map_err(|_| nonsense())?;
-                Some((TlsConnector::from(Arc::new(config)), name))
+                let unusable = |error| bad(&format!("cannot use TLS: {error}"));
+                let roots = roots(tls).map_err(unusable)?;
+                let tonic = config_of_tonic(tls, &roots);
+                let config = config(tls, roots)
+                    .map_err(|error| bad(&format!("the certificate and its key: {error}")))?;
+                Some((TlsConnector::from(Arc::new(config)), name, tonic))
             }
         };
         let endpoint = endpoint
@@ -122,9 +125,12 @@ impl Place {
             .http2_keep_alive_interval(SILENCE)
             .keep_alive_timeout(SILENCE)
             .keep_alive_while_idle(true);
-        let endpoint = match &options.tls {
-            Some(tls) => endpoint.tls_config(config_of_tonic(tls)).map_err(|_| nonsense())?,
-            None => endpoint,
+        let (endpoint, tls) = match tls {
+            Some((connector, name, tonic)) => {
+                let unusable = |error| bad(&format!("cannot use TLS: {}", deepest(&error)));
+                (endpoint.tls_config(tonic).map_err(unusable)?, Some((connector, name)))
+            }
+            None => (endpoint, None),
         };
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
@@ -136,10 +142,9 @@ impl Place {
     /// Asks the server to talk.
     pub(crate) async fn dial(&self, bearer: Option<&HeaderValue>) -> Result<Wire, Error> {
         let io = self.connect().await?;
-        let broken = |error: hyper::Error| match untrusted(&error) {
-            Some(untrusted) => untrusted,
-            None if error.is_parse() => self.strange(deepest(&error)),
-            None => Error::Unreachable(deepest(&error)),
+        let broken = |error: hyper::Error| match error.is_parse() {
+            true => self.strange(deepest(&error)),
+            false => failed(&error),
         };
         let (mut http, connection) = handshake(TokioIo::new(io)).await.map_err(broken)?;
         tokio::spawn(connection.with_upgrades());
@@ -169,16 +174,14 @@ impl Place {
     }
 
     async fn connect(&self) -> Result<Io, Error> {
-        let unreachable = |error: &dyn std::error::Error| Error::Unreachable(deepest(error));
         let mut connector = self.connector.clone();
         let tcp = connector.call(self.endpoint.uri().clone()).await;
-        let tcp = tcp.map_err(|error| unreachable(&error))?.into_inner();
+        let tcp = tcp.map_err(|error| failed(&error))?.into_inner();
         Ok(Io(match &self.tls {
             None => Either::Left(tcp),
             Some((tls, name)) => {
                 let tls = tls.connect(name.clone(), tcp).await;
-                let why = |error| untrusted(&error).unwrap_or_else(|| unreachable(&error));
-                Either::Right(tls.map_err(why)?)
+                Either::Right(tls.map_err(|error| failed(&error))?)
             }
         }))
     }
@@ -201,13 +204,29 @@ impl Place {
     }
 }
 
-fn config(tls: &Tls) -> Result<ClientConfig, Box<dyn std::error::Error>> {
+/// Whom to trust.
+fn roots(tls: &Tls) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
-    let trusted: Vec<_> = CertificateDer::pem_slice_iter(&tls.ca).collect::<Result<_, _>>()?;
+    let (trusted, none) = match &tls.ca {
+        Some(ca) => {
+            let trusted = CertificateDer::pem_slice_iter(ca).collect::<Result<Vec<_>, _>>();
+            let trusted = trusted.map_err(|error| format!("the certificate authority: {error}"))?;
+            (trusted, "there is no certificate in that of the authority")
+        }
+        None => {
+            let none = "the system trusts no certificate authority; install its certificates (Debian's package \
+                        is ca-certificates), or say whom to trust";
+            (rustls_native_certs::load_native_certs().certs, none)
+        }
+    };
     // One that this program cannot read is no reason not to trust the others.
-    if roots.add_parsable_certificates(trusted).0 == 0 {
-        return Err("there is no certificate".into());
+    match roots.add_parsable_certificates(trusted).0 {
+        0 => Err(none.to_owned()),
+        _ => Ok(roots),
     }
+}
+
+fn config(tls: &Tls, roots: RootCertStore) -> Result<ClientConfig, Box<dyn std::error::Error>> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
@@ -225,8 +244,8 @@ fn config(tls: &Tls) -> Result<ClientConfig, Box<dyn std::error::Error>> {
     Ok(config)
 }
 
-fn config_of_tonic(tls: &Tls) -> ClientTlsConfig {
-    let mut config = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&tls.ca));
+fn config_of_tonic(tls: &Tls, roots: &RootCertStore) -> ClientTlsConfig {
+    let mut config = ClientTlsConfig::new().trust_anchors(roots.roots.clone());
     if let Some((certificate, key)) = &tls.identity {
         config = config.identity(Identity::from_pem(certificate, key.bytes()));
     }
@@ -236,31 +255,11 @@ fn config_of_tonic(tls: &Tls) -> ClientTlsConfig {
     }
 }
 
-/// Whether one of the two does not trust the other's certificate.
-fn untrusted(error: &(dyn std::error::Error + 'static)) -> Option<Error> {
-    let mut causes = std::iter::successors(Some(error), |error| error.source());
-    let tls = causes.find_map(|error| {
-        let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-        let inner = inner.and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        inner.or_else(|| error.downcast_ref())
-    })?;
-    match tls {
-        rustls::Error::InvalidCertificate(why) => {
-            Some(Error::Untrusted(format!("the certificate of the server is not trusted: {why}")))
-        }
-        rustls::Error::AlertReceived(
-            alert @ (AlertDescription::BadCertificate
-            | AlertDescription::UnsupportedCertificate
-            | AlertDescription::CertificateRevoked
-            | AlertDescription::CertificateExpired
-            | AlertDescription::CertificateUnknown
-            | AlertDescription::CertificateRequired
-            | AlertDescription::UnknownCA
-            | AlertDescription::AccessDenied),
-        ) => Some(Error::Untrusted(format!(
-            "the server does not trust this client's certificate: {alert:?}"
-        ))),
-        _ => None,
+/// A connection could not be had, or has ended.
+fn failed(error: &(dyn std::error::Error + 'static)) -> Error {
+    match certificate::problem(error) {
+        Some(problem) => Error::Untrusted(problem),
+        None => Error::Unreachable(deepest(error)),
     }
 }
 

@@ -62,6 +62,10 @@ impl Awake {
     /// time from others.
     pub(crate) fn new(argument: &str) -> Option<Self> {
         if is_rationed() {
+            tracing::warn!(
+                "the processor is not kept awake: control groups share out the time of processors here, and others \
+                 may have a claim to it"
+            );
             return None;
         }
         // This very program, even if there is a newer one in its place by now.

@@ -16,8 +16,8 @@
 //!   act for a session, `translate` stands between their
 //!   language and the machine's.
 //! * `talk` is one client's stream, over `grpc`, which has the methods, or `plain`; `http` is the same for curl; `serve`
-//!   puts them together, behind the socket of `listen`; `admission` bounds how many there are, and `idle` closes those
-//!   on which nothing is asked; `metrics` and `process_metrics` are what is counted.
+//!   puts them together, behind the socket of `listen`, with `tls` if told so; `admission` bounds how many
+//!   there are, and `idle` closes those on which nothing is asked; `metrics` and `process_metrics` are what is counted.
 
 mod access;
 mod admission;
@@ -43,6 +43,7 @@ mod serve;
 mod service;
 mod state;
 mod talk;
+mod tls;
 mod tokens;
 mod translate;
 
@@ -51,11 +52,11 @@ use serde::{Deserialize, Serialize};
 
 pub use admission::raise_descriptor_limit;
 pub use awake::keep_awake;
-pub use listen::Tls;
 pub use node::{Node, NodeError, Options};
 pub use process_metrics::DROPPED_LOG_LINES;
 pub use serve::{ServeError, ServeOptions, Server};
 pub use service::Bounds;
+pub use tls::Tls;
 pub use tokens::{TokenRights, new_token};
 
 openraft::declare_raft_types!(

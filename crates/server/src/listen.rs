@@ -3,7 +3,6 @@
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
-use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +12,6 @@ use std::time::Duration;
 use futures_util::task::AtomicWaker;
 use prometheus_client::metrics::counter::Counter;
 use rustix::net::sockopt;
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio_rustls::TlsAcceptor;
@@ -26,54 +21,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::admission::{Admission, Place, refuse};
 use crate::metrics::Metrics;
-
-/// With what a server shows who it is, and finds out who others are. All files are PEM.
-#[derive(Clone, Debug)]
-pub struct Tls {
-    /// The server's certificate, and those that lead to one that clients know.
-    pub certificate: PathBuf,
-    /// The key of its certificate.
-    pub key: PathBuf,
-    /// If there is one, clients need a certificate that was issued by one of these.
-    pub client_ca: Option<PathBuf>,
-}
-
-impl Tls {
-    pub(crate) fn read(&self) -> Result<TlsAcceptor, String> {
-        let at =
-            |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
-        let certificates = |path: &Path| -> Result<Vec<CertificateDer<'static>>, String> {
-            let all = CertificateDer::pem_file_iter(path).map_err(|error| at(path, &error))?;
-            let all: Vec<_> = all.collect::<Result<_, _>>().map_err(|error| at(path, &error))?;
-            if all.is_empty() {
-                return Err(at(path, &"there is no certificate in it"));
-            }
-            Ok(all)
-        };
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()
-            .map_err(|error| error.to_string())?;
-        let config = match &self.client_ca {
-            None => config.with_no_client_auth(),
-            Some(path) => {
-                let mut roots = RootCertStore::empty();
-                for certificate in certificates(path)? {
-                    roots.add(certificate).map_err(|error| at(path, &error))?;
-                }
-                let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
-                let verifier = verifier.build().map_err(|error| at(path, &error))?;
-                config.with_client_cert_verifier(verifier)
-            }
-        };
-        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| at(&self.key, &error))?;
-        let mut config = config
-            .with_single_cert(certificates(&self.certificate)?, key)
-            .map_err(|error| at(&self.certificate, &error))?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(TlsAcceptor::from(Arc::new(config)))
-    }
-}
+use crate::tls::Certificates;
 
 /// How many connections may wait to be taken, when many come at once.
 const BACKLOG: u32 = 4096;
@@ -96,7 +44,7 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 /// How clients are taken.
 pub(crate) struct Door {
     pub(crate) listener: TcpListener,
-    pub(crate) tls: Option<TlsAcceptor>,
+    pub(crate) tls: Option<Certificates>,
     /// After so long without a word a client is asked whether it is there.
     pub(crate) silence: Duration,
     /// How long a client may take until it has said who it is, or anything at all.
@@ -131,7 +79,7 @@ impl Door {
                 }
             };
             pause = SHORTEST_PAUSE;
-            let (tls, closing) = (self.tls.clone(), closing.clone());
+            let (tls, closing) = (self.tls.as_ref().map(Certificates::current), closing.clone());
             let Self { silence, patience, .. } = self;
             let greeted = async move {
                 let greeted = tokio::time::timeout(patience, greet(tcp, tls, silence));

@@ -32,8 +32,9 @@ use crate::admission::{self, Admission};
 use crate::grpc::Grpc;
 use crate::http::{self, Hosts};
 use crate::idle::{Activity, Given};
-use crate::listen::{self, Connection, Door, Tls};
+use crate::listen::{self, Connection, Door};
 use crate::service::{Bounds, Service};
+use crate::tls::{Certificates, Tls};
 use crate::tokens::Tokens;
 use crate::{Node, NodeError, Options};
 
@@ -229,6 +230,7 @@ pub struct Server {
     service: Arc<Service>,
     /// The file that says who is known by which token.
     tokens: Option<PathBuf>,
+    certificates: Option<Certificates>,
     listening: JoinHandle<()>,
 }
 
@@ -249,7 +251,8 @@ impl Server {
             None => room,
         };
         let certified = tls.as_ref().is_some_and(|tls| tls.client_ca.is_some());
-        let tls = tls.map(|tls| tls.read()).transpose().map_err(ServeError::Tls)?;
+        let tls = tls.map(Certificates::read).transpose().map_err(ServeError::Tls)?;
+        let certificates = tls.clone();
         let access = match &tokens {
             None => Access::Anybody,
             Some(path) => Access::Known(read(path)?.into()),
@@ -299,7 +302,7 @@ impl Server {
             metrics,
         };
         let server = door.take_all(closing, move |connection| answers.clone().serve(connection));
-        Ok(Self { address, service, tokens, listening: tokio::spawn(server) })
+        Ok(Self { address, service, tokens, certificates, listening: tokio::spawn(server) })
     }
 
     /// Where it listens.
@@ -320,6 +323,14 @@ impl Server {
         let count = tokens.len();
         self.service.access.replace(tokens);
         Ok(count)
+    }
+
+    /// Reads the certificates and their keys again, for connections that come from now on, and says whether there are
+    /// any. If they cannot be used, all stays as it is.
+    pub fn read_certificates_again(&self) -> Result<bool, ServeError> {
+        let Some(certificates) = &self.certificates else { return Ok(false) };
+        certificates.read_again().map_err(ServeError::Tls)?;
+        Ok(true)
     }
 
     /// Stops: clients are sent away, and find their sessions as they left them when the node is up again.

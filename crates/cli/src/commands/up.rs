@@ -36,13 +36,18 @@ Examples:
 Whatever it has granted is on disk before it says so. Ctrl-C or SIGTERM stops it, a second one at once;
 sessions live on meanwhile, and get their full time-to-live when it is up again. If the disk fails, it says
 so, and opens its directory again every second until that works. Deadlocks, and what operators take by
-force and why, are written to standard error, a line each. SIGHUP has it read the file of --tokens again:
-clients whose token is gone or has other rights are cut off. Without --tokens, SIGHUP stops it.
+force and why, are logged to standard error, and so are sessions that expire and what they held. A log that is not read
+delays nothing: lines are left out and counted. SIGHUP has it read the files of --tokens, --tls-cert,
+--tls-key and --client-ca again: clients whose token is gone or has other rights are cut off, new connections use the new
+certificate, and what cannot be read stays as it was. Without these files, SIGHUP stops it.
 
-While there is something to do, a second process of the lowest priority keeps the processor awake, because to
-wake it up would take as long as all else. It gives way to every other process, but shows as time of a processor,
-up to one while locks change hands without a break. With --frugal it is not there; nor is it where control
-groups share out the time of processors, as in containers, for others may have a claim to what it would use.
+With --spin, while there is something to do, a second process of the lowest priority keeps the processor awake, because
+to wake it up may take as long as all else: in a virtual machine locks then change hands about 1.4 times as often. It
+gives way to every other process, but shows as time of a processor, up to one while locks change hands without a break. It
+is not there where control groups share out the time of processors, as in containers, for others may have a claim to
+what it would use. The kernel can do the same for all programs: see docs/operations.md on cpuidle_haltpoll.
+
+Under systemd it says when it is ready and when it stops, and feeds the watchdog (Type=notify, WatchdogSec).
 
 Policies for --deadlocks:
   detect                  the youngest session of a cycle gets an error that names the cycle
@@ -72,8 +77,11 @@ pub struct Args {
     /// How many connections there may be; as many as this process may have open files, less some, if nothing is said
     #[arg(long, value_name = "COUNT", env = "CONCLAVE_CONNECTIONS")]
     pub connections: Option<usize>,
-    /// Let the processor sleep between commands: takes less power, and longer to grant; see below
-    #[arg(long, env = "CONCLAVE_FRUGAL")]
+    /// Keep a processor awake while there is something to do: takes power, and grants sooner; see below
+    #[arg(long, env = "CONCLAVE_SPIN")]
+    pub spin: bool,
+    /// Has no effect any more: the processor may sleep unless --spin is given
+    #[arg(long, env = "CONCLAVE_FRUGAL", hide = true, conflicts_with = "spin")]
     pub frugal: bool,
     /// Its certificate, in PEM: use TLS
     #[arg(long, value_name = "FILE", env = "CONCLAVE_TLS_CERT", help_heading = "Security")]
@@ -129,6 +137,9 @@ async fn serve(args: &Args, out: &mut dyn Write) -> Result<Done, Failure> {
         Signals::listen_even(reloads.then_some(Signal::SIGHUP)).map_err(Failure::Output)?;
     // A file that may not grow any more is a fault of the disk as any other, and no reason to be killed.
     let _heard = signal(SignalKind::from_raw(Signal::SIGXFSZ as i32)).map_err(Failure::Output)?;
+    if args.frugal {
+        warn!("--frugal has no effect any more: the processor may sleep unless --spin is given");
+    }
     // Each connection is an open file, and 1,024 of them, as is usual, would not be many.
     if let Err(error) = raise_descriptor_limit() {
         warn!(%error, "cannot have more open files than at first");
@@ -151,15 +162,7 @@ async fn serve(args: &Args, out: &mut dyn Write) -> Result<Done, Failure> {
         tokio::select! {
             signal = signals.stop() => {
                 if signal == Signal::SIGHUP && reloads {
-                    match server.read_tokens_again() {
-                        Ok(count) => {
-                            let tokens = plural(count as u64, "token");
-                            info!("{signal}: knows {tokens} now");
-                        }
-                        Err(error) => {
-                            error!("{signal}: {error}; the tokens stay as they were");
-                        }
-                    }
+                    read_again(&server, args);
                     continue;
                 }
                 info!("{signal}: stops");
@@ -190,6 +193,22 @@ async fn serve(args: &Args, out: &mut dyn Write) -> Result<Done, Failure> {
                 trouble = now;
             }
         }
+    }
+}
+
+/// Reads tokens and certificates again. What cannot be read stays as it was.
+fn read_again(server: &Server, args: &Args) {
+    let signal = Signal::SIGHUP;
+    if args.tokens.is_some() {
+        match server.read_tokens_again() {
+            Ok(count) => info!("{signal}: knows {} now", plural(count as u64, "token")),
+            Err(error) => error!("{signal}: {error}; the tokens stay as they were"),
+        }
+    }
+    match server.read_certificates_again() {
+        Ok(true) => info!("{signal}: new connections use the certificate as it is now"),
+        Ok(false) => {}
+        Err(error) => error!("{signal}: {error}; the certificates stay as they were"),
     }
 }
 
@@ -231,7 +250,7 @@ impl Args {
         let mut node = Options::new(&self.data);
         node.config = config;
         node.snapshot_every = self.snapshot_every;
-        node.awake = (!self.frugal).then_some(AWAKE);
+        node.awake = self.spin.then_some(AWAKE);
         let mut options = ServeOptions::new(node);
         options.listen = self.listen;
         options.bounds.connections = self.connections;

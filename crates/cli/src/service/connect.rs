@@ -26,9 +26,12 @@ pub struct ServiceArgs {
     /// The certificate authority of the nodes, in PEM: use TLS
     #[arg(long, value_name = "FILE", env = "CONCLAVE_CA", help_heading = "Connection")]
     pub ca: Option<PathBuf>,
+    /// Use TLS, and trust the certificate authorities of the system (so does an address with https://)
+    #[arg(long, env = "CONCLAVE_TLS", help_heading = "Connection")]
+    pub tls: bool,
     /// The certificate to show to nodes, in PEM
     #[arg(long, value_name = "FILE", env = "CONCLAVE_CERT", help_heading = "Connection")]
-    #[arg(requires_all = ["ca", "key"])]
+    #[arg(requires = "key")]
     pub cert: Option<PathBuf>,
     /// Its key, in PEM
     #[arg(long, value_name = "FILE", env = "CONCLAVE_KEY", help_heading = "Connection")]
@@ -36,7 +39,6 @@ pub struct ServiceArgs {
     pub key: Option<PathBuf>,
     /// The name in the nodes' certificates, if it is not their host name
     #[arg(long, value_name = "NAME", env = "CONCLAVE_SERVER_NAME", help_heading = "Connection")]
-    #[arg(requires = "ca")]
     pub server_name: Option<String>,
     /// Print JSON
     #[arg(long, env = "CONCLAVE_JSON", help_heading = "Output")]
@@ -68,8 +70,7 @@ impl ServiceArgs {
         if let Some(token) = self.token()? {
             options = options.token(token);
         }
-        if let Some(ca) = &self.ca {
-            let mut tls = Tls::trusting(read(ca)?);
+        if let Some(mut tls) = self.tls()? {
             if let (Some(certificate), Some(key)) = (&self.cert, &self.key) {
                 let key = String::from_utf8(read(key)?);
                 let key = key.map_err(|_| Failure::Usage("--key names no PEM file".to_owned()))?;
@@ -81,6 +82,23 @@ impl ServiceArgs {
             options = options.tls(tls);
         }
         Ok(options)
+    }
+
+    /// Whom to trust, if it is to be in secret.
+    fn tls(&self) -> Result<Option<Tls>, Failure> {
+        let secret = || self.endpoints.split(',').any(|one| one.trim().starts_with("https://"));
+        match &self.ca {
+            Some(ca) => Ok(Some(Tls::trusting(read(ca)?))),
+            None if self.tls || secret() => Ok(Some(Tls::system())),
+            None if self.cert.is_some() || self.server_name.is_some() => {
+                Err(Failure::Usage(
+                    "--cert, --key and --server-name are for TLS; say whom to trust with --ca, or --tls for the \
+                     authorities of the system"
+                        .to_owned(),
+                ))
+            }
+            None => Ok(None),
+        }
     }
 
     /// What to be let in by.
@@ -113,6 +131,7 @@ impl ServiceArgs {
             let path = path.as_deref().and_then(|path| absolute(path).ok());
             all.extend(path.map(|path| (name, path.to_string_lossy().into_owned())));
         }
+        all.extend(self.tls.then(|| ("CONCLAVE_TLS", "true".to_owned())));
         all.extend(self.server_name.clone().map(|name| ("CONCLAVE_SERVER_NAME", name)));
         all
     }
@@ -127,6 +146,9 @@ impl ServiceArgs {
                 self.endpoints,
                 spell(self.connect_timeout),
             )),
+            Error::Untrusted(why) => {
+                Trouble::Certificate(format!("no secure connection to {}: {why}", self.endpoints))
+            }
             Error::Unauthenticated(why) => Trouble::Refused(format!(
                 "not let in: {why}; show a token with --auth-token-file or {AUTH_TOKEN}"
             )),

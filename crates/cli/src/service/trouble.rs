@@ -14,6 +14,8 @@ pub enum Trouble {
     Unreachable(String),
     /// The node does not do that.
     Refused(String),
+    /// The node's certificate is not accepted here, or this client's there.
+    Certificate(String),
     /// To wait would have been, or was, a deadlock.
     Deadlock(String),
     /// The node cannot listen.
@@ -53,6 +55,7 @@ impl Trouble {
             Self::Unreachable(_) => 13,
             Self::Refused(_) => 14,
             Self::Deadlock(_) => 15,
+            Self::Certificate(_) => 16,
             Self::Listen(_) => 20,
             Self::InUse(_) => 21,
             Self::Directory(_) => 22,

@@ -1,31 +1,33 @@
 //! Nodes that do not let in everybody.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::support::node::{Node, Process, eventually, program};
 use crate::support::{stderr, stdout};
 use nix::sys::signal::Signal;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{CertificateParams, Issuer, KeyPair};
 use tempfile::TempDir;
 
-/// Writes an authority and what it has issued.
+/// Makes an authority and what it issues, as a user would.
 fn certificates(folder: &Path) {
-    let write = |name: &str, text: String| {
-        fs::write(folder.join(name), text).expect("it can be written");
-    };
-    let mut authority = CertificateParams::default();
-    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    let key = KeyPair::generate().expect("there are random numbers");
-    let authority = CertifiedIssuer::self_signed(authority, key).expect("it can be signed");
-    write("ca.pem", authority.pem());
-    for (name, host) in [("node", "127.0.0.1"), ("client", "client")] {
-        let key = KeyPair::generate().expect("there are random numbers");
-        let params = CertificateParams::new([host.to_owned()]).expect("it is a name");
-        let issued = params.signed_by(&key, &authority).expect("it can be signed");
-        write(&format!("{name}.pem"), issued.pem());
-        write(&format!("{name}.key"), key.serialize_pem());
+    for args in [&["ca"][..], &["node", "node.example"], &["client", "client"]] {
+        cert(folder, args);
     }
+}
+
+/// `conclave cert …`, which has to succeed.
+fn cert(folder: &Path, args: &[&str]) -> String {
+    let out = folder.to_str().expect("it is UTF-8");
+    let output = program(&[&["cert"], args, &["--out", out]].concat()).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    stdout(&output)
+}
+
+/// Who may do what with a file.
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).expect("it is there").permissions().mode() & 0o777
 }
 
 #[test]
@@ -163,11 +165,101 @@ fn with_tls_both_sides_show_who_they_are() {
         &["lock", "a", "--ca", &ca, "--cert", &mine, "--key", &my_key, "--", "sh", "-c", "exit 4"],
     );
     // Who shows nothing, or speaks in the clear, is not let in.
-    for args in [&["status", "--ca", &ca][..], &["status"]] {
-        let args = [args, &["--connect-timeout", "500ms"]].concat();
-        node.refuses(13, &args, "no node answers");
-    }
+    node.refuses(
+        16,
+        &["status", "--ca", &ca],
+        "the node asks for a certificate; show one with --cert",
+    );
+    node.refuses(13, &["status", "--connect-timeout", "500ms"], "no node answers");
     node.ends_with(2, &["status", "--cert", &mine]);
+}
+
+#[test]
+fn what_is_wrong_with_a_certificate_is_named() {
+    let folder = TempDir::new().expect("there is room");
+    certificates(folder.path());
+    let path = |name: &str| folder.path().join(name).to_str().expect("it is UTF-8").to_owned();
+    let [ca, certificate, key] = ["ca.pem", "node.pem", "node.key"].map(path);
+    let mut node = Node::start(&["--tls-cert", &certificate, "--tls-key", &key]);
+    node.ends_with(0, &["status", "--ca", &ca]);
+    node.ends_with(0, &["status", "--ca", &ca, "--server-name", "node.example"]);
+    let named = ["status", "--ca", &ca, "--server-name", "other.example"];
+    node.refuses(16, &named, "is for node.example, localhost, 127.0.0.1");
+    let other = folder.path().join("other");
+    cert(&other, &["ca"]);
+    let other = other.join("ca.pem");
+    let args = ["status", "--ca", other.to_str().expect("it is UTF-8")];
+    node.refuses(
+        16,
+        &args,
+        "of an authority that is not trusted here; say whom to trust with --ca",
+    );
+    // So it is with the authorities of the system, which has none but the other one here.
+    let trusts = |trusted: &Path, args: &[&str]| {
+        let mut program = node.program(args);
+        let output = program.env("SSL_CERT_FILE", trusted).output().expect("it starts");
+        (output.status.code(), stderr(&output))
+    };
+    let https = format!("https://{}", node.address);
+    for args in [&["status", "--tls"][..], &["status", "--endpoints", &https]] {
+        let (code, said) = trusts(&other, args);
+        assert!(code == Some(16) && said.contains("not trusted"), "{code:?} {said}");
+        let (code, said) = trusts(Path::new(&ca), args);
+        assert_eq!(code, Some(0), "{said}");
+    }
+
+    // A certificate is read again when that is asked for; one that cannot be used changes nothing.
+    let authority = fs::read_to_string(&ca).expect("it is there");
+    let signing = fs::read_to_string(path("ca.key")).expect("it is there");
+    let signing = KeyPair::from_pem(&signing).expect("it is a key");
+    let issuer = Issuer::from_ca_cert_pem(&authority, signing).expect("it is an authority");
+    let mut expired = CertificateParams::new(["127.0.0.1".to_owned()]).expect("it is a name");
+    expired.not_before = rcgen::date_time_ymd(2020, 1, 1);
+    expired.not_after = rcgen::date_time_ymd(2021, 1, 1);
+    let new = KeyPair::generate().expect("there are random numbers");
+    let expired = expired.signed_by(&new, &issuer).expect("it can be signed").pem();
+    let hang_up = |node: &mut Node, text: &str| {
+        node.process().signal(Signal::SIGHUP);
+        eventually("an answer", || node.process().stderr().contains(text).then_some(()));
+    };
+    fs::write(&certificate, expired).expect("it can be written");
+    hang_up(&mut node, "the certificates stay as they were");
+    node.ends_with(0, &["status", "--ca", &ca]);
+    fs::write(&key, new.serialize_pem()).expect("it can be written");
+    hang_up(&mut node, "new connections use the certificate as it is now");
+    node.refuses(16, &["status", "--ca", &ca], "the node's certificate expired");
+}
+
+#[test]
+fn certificates_are_private_and_never_overwritten() {
+    let folder = TempDir::new().expect("there is room");
+    let out = folder.path().join("certs");
+    let next = cert(&out, &["ca"]);
+    assert!(next.contains("conclave cert node HOST"), "{next}");
+    let next = cert(&out, &["node", "db1.example", "10.0.0.5"]);
+    assert!(next.contains("conclave up --listen 0.0.0.0:7411 --tls-cert"), "{next}");
+    cert(&out, &["client", "ci"]);
+    for name in ["ca", "node", "ci"] {
+        assert_eq!(mode(&out.join(format!("{name}.key"))), 0o600, "{name}");
+    }
+    assert_eq!(mode(&out), 0o700);
+    let before = fs::read(out.join("ca.key")).expect("it is there");
+    let folder = out.to_str().expect("it is UTF-8");
+    for (args, code, text) in [
+        (&["cert", "ca"][..], 5, "ca.key"),
+        (&["cert", "client", "ci"], 5, "ci.key"),
+        (&["cert", "client", "../ci"], 2, "names no file"),
+        (&["cert", "client", "ca"], 2, "names no file"),
+        (&["cert", "node", "db1:7411"], 2, "without a port"),
+    ] {
+        let output = program(&[args, &["--out", folder]].concat()).output().expect("it starts");
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(text), "{args:?}: {}", stderr(&output));
+    }
+    assert_eq!(fs::read(out.join("ca.key")).expect("it is there"), before);
+    let output = program(&["cert", "node", "a", "--out", "/nowhere"]).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("make an authority first"), "{}", stderr(&output));
 }
 
 #[test]

@@ -58,10 +58,14 @@ fn children(parent: Pid) -> Vec<(String, String)> {
 }
 
 #[test]
-fn whoever_keeps_a_processor_awake_ends_with_the_node() {
-    let mut frugal = Node::start(&["--frugal"]);
-    assert_eq!(children(frugal.process().pid()), []);
-    let mut node = Node::start(&[]);
+fn the_processor_is_kept_awake_only_if_asked_for_and_no_longer_than_the_node_lives() {
+    for flags in [&[][..], &["--frugal"]] {
+        let mut node = Node::start(flags);
+        assert_eq!(children(node.process().pid()), [], "it was not asked for");
+        let warned = node.process().stderr().contains("--frugal has no effect");
+        assert_eq!(warned, !flags.is_empty());
+    }
+    let mut node = Node::start(&["--spin"]);
     let helpers = children(node.process().pid());
     assert!(helpers.len() <= 1, "{helpers:?}");
     for (process, arguments) in helpers {

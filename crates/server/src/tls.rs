@@ -1,0 +1,84 @@
+//! What a server shows who it is with, and finds out who others are: read when it starts, and again when asked to.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig};
+use tokio_rustls::TlsAcceptor;
+
+/// With what a server shows who it is, and finds out who others are. All files are PEM.
+#[derive(Clone, Debug)]
+pub struct Tls {
+    /// The server's certificate, and those that lead to one that clients know.
+    pub certificate: PathBuf,
+    /// The key of its certificate.
+    pub key: PathBuf,
+    /// If there is one, clients need a certificate that was issued by one of these.
+    pub client_ca: Option<PathBuf>,
+}
+
+impl Tls {
+    pub(crate) fn read(&self) -> Result<TlsAcceptor, String> {
+        let at =
+            |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
+        let certificates = |path: &Path| -> Result<Vec<CertificateDer<'static>>, String> {
+            let all = CertificateDer::pem_file_iter(path).map_err(|error| at(path, &error))?;
+            let all: Vec<_> = all.collect::<Result<_, _>>().map_err(|error| at(path, &error))?;
+            if all.is_empty() {
+                return Err(at(path, &"there is no certificate in it"));
+            }
+            Ok(all)
+        };
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?;
+        let config = match &self.client_ca {
+            None => config.with_no_client_auth(),
+            Some(path) => {
+                let mut roots = RootCertStore::empty();
+                for certificate in certificates(path)? {
+                    roots.add(certificate).map_err(|error| at(path, &error))?;
+                }
+                let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
+                let verifier = verifier.build().map_err(|error| at(path, &error))?;
+                config.with_client_cert_verifier(verifier)
+            }
+        };
+        let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| at(&self.key, &error))?;
+        let mut config = config
+            .with_single_cert(certificates(&self.certificate)?, key)
+            .map_err(|error| at(&self.certificate, &error))?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(TlsAcceptor::from(Arc::new(config)))
+    }
+}
+
+/// The certificates that are in use, and the files that they are from.
+#[derive(Clone)]
+pub(crate) struct Certificates {
+    files: Tls,
+    acceptor: Arc<RwLock<TlsAcceptor>>,
+}
+
+impl Certificates {
+    pub(crate) fn read(files: Tls) -> Result<Self, String> {
+        let acceptor = Arc::new(RwLock::new(files.read()?));
+        Ok(Self { files, acceptor })
+    }
+
+    /// Reads the files again, for connections that come from now on. If they cannot be used, all stays as it is.
+    pub(crate) fn read_again(&self) -> Result<(), String> {
+        let new = self.files.read()?;
+        *self.acceptor.write().unwrap_or_else(PoisonError::into_inner) = new;
+        Ok(())
+    }
+
+    /// What a connection that comes now is to use.
+    pub(crate) fn current(&self) -> TlsAcceptor {
+        self.acceptor.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
