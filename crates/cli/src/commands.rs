@@ -12,6 +12,7 @@ pub mod list;
 pub mod lock;
 pub mod locks;
 pub mod manual;
+pub(crate) mod names;
 pub mod observe;
 pub mod operate;
 pub mod replay;

@@ -335,6 +335,10 @@ pub fn main() -> ExitCode {
         Some(service::guard::BECOME) => {
             return service::guard::become_command(&arguments.collect::<Vec<_>>());
         }
+        Some(commands::names::ARGUMENT) => {
+            commands::names::print(&arguments.collect::<Vec<_>>(), &mut io::stdout());
+            return ExitCode::SUCCESS;
+        }
         Some(service::AWAKE) => {
             // Without it, everything is as right, and slower.
             let _ = conclave_server::keep_awake();

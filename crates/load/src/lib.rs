@@ -39,6 +39,8 @@ pub struct Options {
     pub span: Duration,
     /// Where etcd is, if it is to be measured, too.
     pub etcd: Option<PathBuf>,
+    /// Whether the server keeps a processor awake.
+    pub spin: bool,
     /// Whether many locks, sessions and waiters are tried, too.
     pub large: bool,
 }
@@ -163,6 +165,7 @@ pub async fn measure(options: &Options, report: &mut dyn FnMut(Figure)) -> Resul
     }
     hand_over(options, address, report).await?;
     server.stop().await?;
+    spinner(options, report).await?;
     if options.large {
         size::waiters(options, report).await?;
         size::memory(options, report).await?;
@@ -196,7 +199,50 @@ async fn acquisition(
     report(Figure::plain("one echo over the stream", middle(echoes), "µs"));
     let ratio = middle(over_floors(&acquired, &floors));
     let figure = Figure::plain("acquire, 1 client", middle(acquired), "µs");
-    report(figure.beside("fdatasync + round trip", ratio, Bound::AtMost(1.5)));
+    let most = if options.spin { 1.5 } else { 2.0 };
+    report(figure.beside("fdatasync + round trip", ratio, Bound::AtMost(most)));
+    Ok(())
+}
+
+/// What it gives to keep a processor awake: the same with and without, in turns.
+async fn spinner(options: &Options, report: &mut dyn FnMut(Figure)) -> Result<(), LoadError> {
+    let servers = [
+        process::Server::start_with(options, "plain", false).await?,
+        process::Server::start_with(options, "spin", true).await?,
+    ];
+    let (span, clients) = (options.span / ROUNDS, options.clients);
+    let alone = Arrangement { clients: 1, connections: 1 };
+    let apart = Arrangement { clients, connections: clients };
+    // For each thing, without and with.
+    let (mut acquired, mut rates, mut handed) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let [mut acquire, mut rate, mut each] = [[0.0; 2]; 3];
+        for (i, server) in servers.iter().enumerate() {
+            let address = server.address();
+            let one = locks::uncontended(address, alone, Release::Confirmed, span).await?;
+            let all = locks::uncontended(address, apart, Release::Confirmed, span).await?;
+            (acquire[i], rate[i]) = (one.acquire, all.rate);
+            each[i] = locks::contended(address, apart, span).await?.each;
+        }
+        acquired.push(acquire);
+        rates.push(rate);
+        handed.push(each);
+    }
+    for (what, unit, pairs) in [
+        ("acquire, 1 client".to_owned(), "µs", acquired),
+        ("own locks, each release confirmed".to_owned(), "/s", rates),
+        (format!("hand-over, {clients} clients, one lock"), "µs", handed),
+    ] {
+        let without = middle(pairs.iter().map(|[without, _]| *without));
+        report(Figure::plain(format!("{what}, without --spin"), without, unit));
+        let with = middle(pairs.iter().map(|[_, with]| *with));
+        let ratio = middle(pairs.iter().map(|[without, with]| with / without));
+        let with = Figure::plain(format!("{what}, with --spin"), with, unit);
+        report(with.beside("without --spin", ratio, None));
+    }
+    for server in servers {
+        server.stop().await?;
+    }
     Ok(())
 }
 
@@ -263,7 +309,11 @@ async fn throughput(
     let echo = middle_of(|rates| rates.echo);
     report(Figure::plain(format!("echo, {arrangement}"), echo, "/s"));
     let ratio = middle_of(|rates| rates.confirmed / rates.echo);
-    report(confirmed.clone().beside("echo", ratio, wanted(Bound::AtLeast(0.25))));
+    report(confirmed.clone().beside(
+        "echo",
+        ratio,
+        wanted(Bound::AtLeast(if options.spin { 0.25 } else { 0.2 })),
+    ));
     let ratio = middle_of(|rates| rates.dropped / rates.echo);
     report(dropped.clone().beside("echo", ratio, None));
     if with_etcd {
@@ -273,7 +323,11 @@ async fn throughput(
         let etcd = middle(rounds.iter().filter_map(|rates| rates.etcd));
         report(Figure::plain("etcd, each release confirmed", etcd, "/s"));
         let ratio = of_etcd(|rates| rates.confirmed);
-        report(confirmed.beside("etcd", ratio, wanted(Bound::AtLeast(10.0))));
+        report(confirmed.beside(
+            "etcd",
+            ratio,
+            wanted(Bound::AtLeast(if options.spin { 10.0 } else { 8.0 })),
+        ));
         report(dropped.beside("etcd", of_etcd(|rates| rates.dropped), None));
     }
     Ok(())
@@ -298,7 +352,8 @@ async fn hand_over(
     let ratio = middle(over_floors(&times, &floors));
     let figure =
         Figure::plain(format!("hand-over, {clients} clients, one lock"), middle(times), "µs");
-    report(figure.beside("fdatasync + round trip", ratio, Bound::AtMost(1.6)));
+    let most = if options.spin { 1.6 } else { 2.2 };
+    report(figure.beside("fdatasync + round trip", ratio, Bound::AtMost(most)));
     let least = middle(fairness.iter().map(|(least, _)| *least));
     let ratio = middle(fairness.iter().map(|(_, ratio)| *ratio));
     let figure = Figure::plain("least grants of a client", least, "");

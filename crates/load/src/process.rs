@@ -13,7 +13,8 @@ use tokio::process::{Child, Command};
 
 use crate::{LoadError, Options};
 
-/// A program that calls [`serve`] with the directory that is its last argument.
+/// A program that calls [`serve`] with the directory that comes after its arguments, and keeps a processor awake if
+/// `--spin` comes after that.
 #[derive(Clone, Debug)]
 pub struct Start {
     /// The program.
@@ -22,18 +23,19 @@ pub struct Start {
     pub arguments: Vec<OsString>,
 }
 
-/// Serves what is in a directory on some port, says on standard output which, and goes on until killed. The
-/// argument is the one with which the program keeps a processor awake.
-pub async fn serve(directory: &Path, awake: &'static str) -> Result<(), ServeError> {
+/// Serves what is in a directory on some port, says on standard output which, and goes on until killed. If there is
+/// an argument, it is the one with which the program keeps a processor awake.
+pub async fn serve(directory: &Path, awake: Option<&'static str>) -> Result<(), ServeError> {
     let listen = "127.0.0.1:0".parse().expect("it is an address");
-    // As `conclave up` does it.
-    let node =
-        conclave_server::Options { awake: Some(awake), ..conclave_server::Options::new(directory) };
+    let node = conclave_server::Options { awake, ..conclave_server::Options::new(directory) };
     let server = conclave_server::Server::start(ServeOptions { listen, ..ServeOptions::new(node) });
     let server = server.await?;
     println!("{}", server.address());
     std::future::pending().await
 }
+
+/// With what the program is told to keep a processor awake, after the directory.
+const SPIN: &str = "--spin";
 
 /// A server that is measured.
 pub(crate) struct Server {
@@ -43,6 +45,15 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) async fn start(options: &Options, name: &str) -> Result<Self, LoadError> {
+        Self::start_with(options, name, options.spin).await
+    }
+
+    /// Starts one that keeps a processor awake, or one that does not.
+    pub(crate) async fn start_with(
+        options: &Options,
+        name: &str,
+        spin: bool,
+    ) -> Result<Self, LoadError> {
         let failed = |error| LoadError::Io {
             what: format!("cannot start {}", options.start.program.display()),
             error,
@@ -50,6 +61,7 @@ impl Server {
         let mut child = Command::new(&options.start.program)
             .args(&options.start.arguments)
             .arg(options.directory.join(name))
+            .args(spin.then_some(SPIN))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .kill_on_drop(true)

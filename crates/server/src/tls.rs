@@ -9,6 +9,8 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
+use crate::tokens::mode_of;
+
 /// With what a server shows who it is, and finds out who others are. All files are PEM.
 #[derive(Clone, Debug)]
 pub struct Tls {
@@ -49,6 +51,12 @@ impl Tls {
             }
         };
         let key = PrivateKeyDer::from_pem_file(&self.key).map_err(|error| at(&self.key, &error))?;
+        if mode_of(&self.key) & 0o004 != 0 {
+            tracing::warn!(
+                "{}: all can read this key; take that away with chmod o-r",
+                self.key.display()
+            );
+        }
         let mut config = config
             .with_single_cert(certificates(&self.certificate)?, key)
             .map_err(|error| at(&self.certificate, &error))?;

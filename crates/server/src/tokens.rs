@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -75,7 +76,17 @@ pub(crate) struct Tokens(BTreeMap<[u8; 32], Arc<Rights>>);
 impl Tokens {
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let text = std::fs::read_to_string(path).map_err(|error| error.to_string())?;
-        Self::parse(&text)
+        let tokens = Self::parse(&text)?;
+        let about = |what: &str| tracing::warn!("{}: {what}", path.display());
+        if mode_of(path) & 0o002 != 0 {
+            about(
+                "all can write to it, and give themselves any right; take that away with chmod o-w",
+            );
+        }
+        if text.split(|c: char| !c.is_ascii_alphanumeric()).any(|word| tokens.is_secret(word)) {
+            about("there is a secret in it, where only digests are needed; remove that line");
+        }
+        Ok(tokens)
     }
 
     fn parse(text: &str) -> Result<Self, String> {
@@ -101,6 +112,11 @@ impl Tokens {
             return Err("there is no [[token]] in it, so nobody could do anything".to_owned());
         }
         Ok(Self(all))
+    }
+
+    /// Whether this is what comes after `conclave-` in a secret that is known.
+    fn is_secret(&self, word: &str) -> bool {
+        word.len() == 64 && self.holder(format!("conclave-{word}").as_bytes()).is_some()
     }
 
     /// How many are known.
@@ -134,6 +150,11 @@ impl fmt::Debug for Tokens {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.values().map(|rights| &rights.name)).finish()
     }
+}
+
+/// Who may do what with a file; nothing, if that cannot be known.
+pub(crate) fn mode_of(path: &Path) -> u32 {
+    std::fs::metadata(path).map_or(0, |file| file.permissions().mode())
 }
 
 fn digest(secret: &[u8]) -> [u8; 32] {

@@ -17,11 +17,12 @@ Examples:
   conclave bench                        everything, beside etcd if it is installed; about a minute
   conclave bench --quick --no-etcd      only locks per second and hand-overs
   conclave bench --data /var/lib        on the disk that counts
+  conclave bench --spin                 as with `conclave up --spin`: a processor is kept awake
 
 A lock is taken and given back, and both are on disk before they are acknowledged. What the machine can do at
-best is measured in turns with it: ratios count, not seconds. The node keeps its processor awake, as always;
-during a flush, a round trip or an echo, nobody does. It ends with 6 if one of them is not what it
-should be, which a busy machine may be to blame for.";
+best is measured in turns with it: ratios count, not seconds. The node is as `conclave up` is, or as with --spin; what
+--spin gives is measured in any case, in turns. During a flush, a round trip or an echo of the machine alone, no
+processor is kept awake. It ends with 6 if a ratio is not what it should be, which a busy machine may be to blame for.";
 
 /// Flags of `conclave bench`.
 #[derive(Clone, Debug, clap::Args)]
@@ -46,6 +47,9 @@ pub struct Args {
     /// Without what takes long: many waiters, locks and sessions
     #[arg(long, env = "CONCLAVE_BENCH_QUICK")]
     pub quick: bool,
+    /// Have the node keep a processor awake, as `conclave up --spin` does
+    #[arg(long, env = "CONCLAVE_BENCH_SPIN")]
+    pub spin: bool,
     /// Print JSON
     #[arg(long, env = "CONCLAVE_JSON")]
     pub json: bool,
@@ -62,7 +66,7 @@ pub fn perform(args: &Args, out: &mut dyn Write) -> Result<Done, Failure> {
     // A thread for all clients, and one for the server.
     let runtime = one_thread()?;
     if let Some(directory) = &args.serve {
-        let served = runtime.block_on(conclave_load::serve(directory, AWAKE));
+        let served = runtime.block_on(conclave_load::serve(directory, args.spin.then_some(AWAKE)));
         served.map_err(|error| Trouble::Stopped(error.to_string()))?;
         return Ok(Done::Well);
     }
@@ -87,6 +91,7 @@ pub fn perform(args: &Args, out: &mut dyn Write) -> Result<Done, Failure> {
         clients: args.clients as usize,
         span: Duration::from_secs(args.seconds.into()),
         etcd,
+        spin: args.spin,
         large: !args.quick,
     };
     let mut figures: Vec<Figure> = Vec::new();

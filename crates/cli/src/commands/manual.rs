@@ -8,6 +8,7 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 use clap_mangen::Man;
 
+use super::names;
 use crate::{Cli, Done, Failure};
 
 /// What to know about `conclave completions`, for `--help`.
@@ -16,7 +17,10 @@ Examples:
   source <(conclave completions bash)                          for now
   conclave completions bash > ~/.local/share/bash-completion/completions/conclave
   conclave completions zsh > ~/.zfunc/_conclave
-  conclave completions fish > ~/.config/fish/completions/conclave.fish";
+  conclave completions fish > ~/.config/fish/completions/conclave.fish
+
+In bash, zsh and fish the names of locks, elections and sessions are completed, too: the script asks the node that
+CONCLAVE_ENDPOINTS or --endpoints says, for half a second at most, and keeps silent if none answers.";
 
 /// Flags of `conclave completions`.
 #[derive(Clone, Debug, clap::Args)]
@@ -29,7 +33,14 @@ pub struct Completions {
 pub fn completions(args: &Completions, out: &mut dyn Write) -> Result<Done, Failure> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "conclave", &mut script);
-    out.write_all(&script)?;
+    let script = String::from_utf8(script).map_err(io::Error::other)?;
+    let script = match args.shell {
+        Shell::Bash => names::for_bash(&script),
+        Shell::Zsh => names::for_zsh(&script),
+        Shell::Fish => names::for_fish(&script),
+        _ => script,
+    };
+    out.write_all(script.as_bytes())?;
     Ok(Done::Well)
 }
 

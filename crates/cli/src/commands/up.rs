@@ -1,6 +1,7 @@
 //! `conclave up`.
 
 mod logging;
+mod systemd;
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -19,6 +20,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use tracing::{error, info, warn};
 
 use self::logging::LogArgs;
+use self::systemd::Manager;
 use crate::service::{AWAKE, Signals, Trouble, one_thread, plural};
 use crate::terminal::{BOLD, DIM, paint};
 use crate::{Done, Failure, Terminal};
@@ -155,6 +157,8 @@ async fn serve(args: &Args, out: &mut dyn Write) -> Result<Done, Failure> {
     let (version, address) = (env!("CARGO_PKG_VERSION"), server.address());
     info!(version, data = %args.data.display(), "listens on {address}");
     args.greet(address, policy, out)?;
+    let mut manager = Manager::find();
+    manager.ready(&format!("listens on {address}"));
     let mut look = interval(LOOK);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut trouble = None;
@@ -166,6 +170,7 @@ async fn serve(args: &Args, out: &mut dyn Write) -> Result<Done, Failure> {
                     continue;
                 }
                 info!("{signal}: stops");
+                manager.stopping();
                 tokio::select! {
                     stopped = server.stop() => stopped.map_err(failure)?,
                     signal = stop(&mut signals, reloads) => return Ok(Done::signal(signal as i32)),
@@ -175,6 +180,7 @@ async fn serve(args: &Args, out: &mut dyn Write) -> Result<Done, Failure> {
             }
             why = ended(&server) => {
                 error!("the node has failed: {why}");
+                manager.status(&format!("has failed: {why}"));
                 // Whatever that says, what failed is logged.
                 let _ = timeout(PATIENCE, server.stop()).await;
                 tokio::select! {
@@ -182,12 +188,19 @@ async fn serve(args: &Args, out: &mut dyn Write) -> Result<Done, Failure> {
                     signal = stop(&mut signals, reloads) => return Ok(Done::signal(signal as i32)),
                 }
                 info!("is up again");
+                manager.status("is up again");
             }
             _ = look.tick() => {
                 let now = server.node().trouble();
                 match (&trouble, &now) {
-                    (None, Some(why)) => error!("grants nothing: {why}"),
-                    (Some(_), None) => info!("grants again"),
+                    (None, Some(why)) => {
+                        error!("grants nothing: {why}");
+                        manager.status(&format!("grants nothing: {why}"));
+                    }
+                    (Some(_), None) => {
+                        info!("grants again");
+                        manager.status("grants again");
+                    }
                     _ => {}
                 }
                 trouble = now;

@@ -284,6 +284,68 @@ fn a_node_that_others_can_reach_has_to_know_them() {
 }
 
 #[test]
+fn a_secret_is_never_in_a_file_that_others_can_read() {
+    let folder = TempDir::new().expect("there is room");
+    let path = |name: &str| folder.path().join(name);
+    // Where a shell sends it.
+    let redirected = path("redirected.secret");
+    let file = fs::File::create(&redirected).expect("it can be written");
+    fs::set_permissions(&redirected, fs::Permissions::from_mode(0o644)).expect("it is ours");
+    let mut made = program(&["token", "ci", "--lock", "ci/", "--add"]);
+    let made = made.arg(path("tokens.toml")).stdout(file).status().expect("it starts");
+    assert!(made.success());
+    assert_eq!(mode(&redirected), 0o600);
+    let secret = fs::read_to_string(&redirected).expect("it is there");
+    assert!(secret.starts_with("conclave-"), "{secret}");
+    // Where it is told to.
+    let mut kept = program(&["token", "ci", "--lock", "ci/", "--json", "--out"]);
+    let output = kept.arg(path("kept.secret")).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let secret = fs::read_to_string(path("kept.secret")).expect("it is there");
+    assert!(secret.starts_with("conclave-") && !stdout(&output).contains(secret.trim()));
+    assert_eq!(mode(&path("kept.secret")), 0o600);
+    let output = kept.output().expect("it starts");
+    assert_eq!(output.status.code(), Some(5), "it is there already: {}", stderr(&output));
+    assert_eq!(fs::read_to_string(path("kept.secret")).expect("it is there"), secret);
+}
+
+#[test]
+fn a_node_warns_of_files_that_others_could_read_or_write() {
+    let folder = TempDir::new().expect("there is room");
+    certificates(folder.path());
+    let path = |name: &str| folder.path().join(name).to_str().expect("it is UTF-8").to_owned();
+    let [certificate, key, tokens] = ["node.pem", "node.key", "tokens.toml"].map(path);
+    let output = program(&["token", "ci", "--lock", ""]).output().expect("it starts");
+    fs::write(&tokens, stdout(&output)).expect("it can be written");
+    let flags = ["--tls-cert", &certificate, "--tls-key", &key, "--tokens", &tokens];
+    let open = |file: &str, mode| {
+        fs::set_permissions(file, fs::Permissions::from_mode(mode)).expect("it is ours");
+    };
+    open(&tokens, 0o666);
+    open(&key, 0o644);
+    let mut node = Node::start(&flags);
+    for text in [
+        "tokens.toml: all can write to it",
+        "tokens.toml: there is a secret",
+        "node.key: all can read",
+    ] {
+        eventually(text, || node.process().stderr().contains(text).then_some(()));
+    }
+    let entry = stdout(&output)
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .collect::<Vec<_>>()
+        .join("\n");
+    fs::write(&tokens, entry).expect("it can be written");
+    open(&tokens, 0o644);
+    open(&key, 0o600);
+    let mut node = Node::start(&flags);
+    node.process().signal(Signal::SIGTERM);
+    node.process().ends_with(0);
+    assert!(!node.process().stderr().contains(" WARN "), "{}", node.process().stderr());
+}
+
+#[test]
 fn a_token_needs_a_right_and_is_shown_once() {
     let output = program(&["token", "ci"]).output().expect("it starts");
     assert_eq!(output.status.code(), Some(2));

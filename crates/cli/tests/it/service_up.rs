@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,6 +10,8 @@ use std::time::Duration;
 
 use crate::support::node::{Node, Process, eventually, is_alive, program};
 use crate::support::stderr;
+use clap::CommandFactory;
+use conclave_cli::Cli;
 use conclave_client::{Client, Options, SessionOptions};
 use nix::sys::signal::Signal;
 use nix::unistd::{Pid, Uid};
@@ -296,6 +299,49 @@ fn an_expired_session_is_logged_with_what_it_held_as_json_if_so_wanted() {
     assert!(text.contains(&format!("expired and lost backup (token {token})")), "{text}");
     assert!(expired["timestamp"].as_str().is_some_and(|time| time.ends_with('Z')), "{expired}");
     holder.signal(Signal::SIGCONT);
+}
+
+#[test]
+fn the_service_manager_is_told_when_a_node_is_ready_lives_and_stops() {
+    let folder = TempDir::new().expect("there is room");
+    let path = folder.path().join("notify");
+    let socket = UnixDatagram::bind(&path).expect("there is room");
+    socket.set_read_timeout(Some(Duration::from_mins(2))).expect("it is a socket");
+    let told = |what: &str| {
+        let mut message = [0; 4096];
+        loop {
+            let length = socket.recv(&mut message).expect(what);
+            let text = String::from_utf8_lossy(&message[..length]).into_owned();
+            if text.lines().any(|line| line == what) {
+                return text;
+            }
+        }
+    };
+    let mut command = program(&["up", "--listen", "127.0.0.1:0", "--data", "data"]);
+    command.current_dir(folder.path()).env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "200000");
+    let mut node = Process::start(folder.path(), command);
+    assert!(told("READY=1").contains("STATUS=listens on 127.0.0.1:"));
+    for _ in 0..3 {
+        told("WATCHDOG=1");
+    }
+    node.signal(Signal::SIGTERM);
+    told("STOPPING=1");
+    node.ends_with(0);
+}
+
+#[test]
+fn the_unit_for_systemd_says_what_this_program_understands() {
+    let unit = include_str!("../../../../packaging/conclave.service");
+    let start = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/local/bin/"));
+    let words = start.expect("it starts something").split_whitespace();
+    Cli::command().try_get_matches_from(words).expect("it is a command line");
+    let example = include_str!("../../../../packaging/conclave.env");
+    let command = Cli::command();
+    let up = command.find_subcommand("up").expect("there is one");
+    let known: Vec<_> = up.get_arguments().filter_map(|arg| arg.get_env()?.to_str()).collect();
+    let named = example.lines().filter_map(|line| line.strip_prefix('#')?.split_once('='));
+    let named: Vec<&str> = named.map(|(name, _)| name).collect();
+    assert!(named.len() > 5 && named.iter().all(|name| known.contains(name)), "{named:?}");
 }
 
 #[test]

@@ -1,7 +1,10 @@
 //! What can be seen of a node, and what helps to find one's way.
 
+use std::path::Path;
+use std::process::Command;
+
 use crate::support::node::{Node, eventually, program};
-use crate::support::{conclave, ends_with, stdout};
+use crate::support::{conclave, ends_with, stderr, stdout};
 use clap::CommandFactory;
 use conclave_cli::Cli;
 use conclave_client::{Client, Options, SessionOptions};
@@ -148,12 +151,48 @@ fn every_command_has_an_example_and_every_flag_of_the_service_a_variable() {
 }
 
 #[test]
+fn a_shell_completes_the_names_that_the_node_has() {
+    let node = Node::start(&[]);
+    let holders = ["ci/build", "ci/test", "backup", "odd $name"]
+        .map(|lock| node.begin(&["lock", lock, "--ttl", "60s"]));
+    holders.iter().for_each(|holder| drop(holder.line()));
+    let leader = node.begin(&["elect", "web", "--ttl", "60s", "--once"]);
+    leader.line();
+    // The program, where the script looks for it.
+    let own = Path::new(env!("CARGO_BIN_EXE_conclave")).parent().expect("it is in a folder");
+    let path = format!("{}:{}", own.display(), std::env::var("PATH").unwrap_or_default());
+    let completed = |endpoints: &str, line: &[&str]| -> Vec<String> {
+        let script = "source <(conclave completions bash); COMP_WORDS=(conclave \"$@\"); \
+                      COMP_CWORD=$#; _conclave_names conclave \"${@: -1}\" \"\"; \
+                      for name in \"${COMPREPLY[@]}\"; do [[ $name == -* ]] || echo \"$name\"; done";
+        let mut bash = Command::new("bash");
+        bash.args(["-c", script, "bash"]).args(line).env("PATH", &path);
+        let output = bash.env("CONCLAVE_ENDPOINTS", endpoints).output().expect("there is bash");
+        assert_eq!(stderr(&output), "");
+        stdout(&output).lines().map(str::to_owned).collect()
+    };
+    // More of them hold something in the moment in which the node is asked than before, on a busy machine.
+    let complete = |line: &[&str], wanted: &[&str]| {
+        eventually("names", || (completed(&node.address, line) == wanted).then_some(()));
+    };
+    complete(&["lock", "ci/"], &["ci/build", "ci/test"]);
+    complete(&["why", "--json", "b"], &["backup"]);
+    complete(&["observe", "w"], &["web"]);
+    let at = ["release", "--endpoints", &node.address, "ba"];
+    eventually("a name", || (completed("127.0.0.1:1", &at) == ["backup"]).then_some(()));
+    // After two dashes a command is written, and where no node answers nothing is said.
+    assert_eq!(completed(&node.address, &["lock", "x", "--", "ci/"]), [""; 0]);
+    assert_eq!(completed("127.0.0.1:1", &["lock", "ci/"]), [""; 0]);
+}
+
+#[test]
 fn shells_and_man_get_what_they_need() {
     for (shell, sign) in
         [("bash", "complete -F"), ("zsh", "#compdef conclave"), ("fish", "complete -c")]
     {
         let script = ends_with(0, &["completions", shell]);
         assert!(script.contains(sign) && script.contains("elections"), "{shell}");
+        assert!(script.contains("conclave __names"), "{shell}");
     }
     assert_eq!(conclave(&["completions", "tcsh"]).status.code(), Some(2));
     let page = ends_with(0, &["man"]);
