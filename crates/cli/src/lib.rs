@@ -336,7 +336,8 @@ pub fn main() -> ExitCode {
             return service::guard::become_command(&arguments.collect::<Vec<_>>());
         }
         Some(commands::names::ARGUMENT) => {
-            commands::names::print(&arguments.collect::<Vec<_>>(), &mut io::stdout());
+            let words = arguments.map(|word| word.to_string_lossy().into_owned());
+            commands::names::print(&words.collect::<Vec<_>>(), &mut io::stdout());
             return ExitCode::SUCCESS;
         }
         Some(service::AWAKE) => {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::Parser;
 
+use crate::Failure;
 use crate::service::{ServiceArgs, wait};
-use crate::{Done, Failure};
 
 /// By which the program knows that names are asked for.
 pub(crate) const ARGUMENT: &str = "__names";
