@@ -12,8 +12,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use conclave_machine::{
-    Acquire, Call, Command, Config, Event, Machine, Open, Reply, RequestId, SessionId, Time, Token,
-    Via,
+    Acquire, Call, Command, Config, Error, Event, Machine, Open, Reply, RequestId, SessionId, Time,
+    Token, Via,
 };
 
 const LOCKS: u64 = 100_000;
@@ -131,7 +131,7 @@ fn nested(length: u64) {
         let last = sessions[sessions.len() - 1];
         let call = Call::Acquire(Acquire::exclusive(name(0)));
         let closed = server.request(last, call);
-        assert_eq!(closed.map_err(|error| error.code()), Err("deadlock"));
+        assert!(matches!(closed, Err(Error::Deadlock { .. })), "{closed:?}");
     });
     println!(
         "chain of {length} waits     {:>8.0} ns a wait, searched for cycles, and closed",

@@ -10,7 +10,6 @@ use conclave_api::v1::tell::What as Told;
 use tokio::sync::oneshot;
 
 use crate::book::{ATTACH, Book, CLOSE, Held, Led, Outcome, Request, Tracked};
-use crate::lease::Moment;
 use crate::requests::Answer;
 use crate::things::{Hold, Term};
 use crate::{Error, Loss};
@@ -161,7 +160,7 @@ impl Book {
     /// The server cannot do anything for a session now: everything is asked again, in order, in a while. But
     /// who does not want to wait does not.
     fn unavailable(&mut self, session: u64, number: u64, why: &str) {
-        let until = Moment::now().plus(Duration::from_millis(fastrand::u64(50..500)));
+        let until = self.time.now().plus(Duration::from_millis(fastrand::u64(50..500)));
         self.wake_by(until);
         let Some(tracked) = self.sessions.get_mut(&session) else { return };
         tracked.paused.get_or_insert(until);

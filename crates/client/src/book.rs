@@ -14,9 +14,10 @@ use conclave_api::v1::ask::What;
 use conclave_api::v1::{self, Ask};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
-use crate::lease::{Lease, Moment};
+use crate::lease::Lease;
 use crate::line::Line;
 use crate::things::{Hold, Term, Vital};
+use crate::time::{Moment, TimeSource};
 use crate::{Credentials, Error, Loss, Options};
 
 /// What handles of a client and its background task share.
@@ -55,6 +56,8 @@ pub(crate) struct Book {
     pub(crate) wake: Option<Moment>,
     /// Nobody is going to ask for anything any more.
     pub(crate) last_handle_gone: bool,
+    /// What leases are counted by.
+    pub(crate) time: TimeSource,
     last_id: u64,
 }
 
@@ -152,9 +155,10 @@ pub(crate) enum Outcome {
 
 impl Shared {
     pub(crate) fn new(options: Options) -> Self {
+        let book = Book { time: options.time.clone(), ..Book::default() };
         Self {
             options,
-            book: Mutex::default(),
+            book: Mutex::new(book),
             poke: Notify::new(),
             hang_up: Notify::new(),
             line: watch::Sender::new(Line::default()),
@@ -207,14 +211,15 @@ impl Book {
     pub(crate) fn open(&mut self, open: v1::Open) -> oneshot::Receiver<Result<Opened, Error>> {
         let (reply, opened) = oneshot::channel();
         let id = self.next_id();
-        self.opening.insert(id, Opening { open, sent: Moment::now(), reply });
+        self.opening.insert(id, Opening { open, sent: self.time.now(), reply });
         self.send_open(id);
         opened
     }
 
     pub(crate) fn send_open(&mut self, id: u64) {
+        let now = self.time.now();
         let Some(opening) = self.opening.get_mut(&id) else { return };
-        opening.sent = Moment::now();
+        opening.sent = now;
         let what = Some(What::Open(opening.open.clone()));
         self.send(Ask { id, what, ..Ask::default() });
     }
@@ -223,9 +228,9 @@ impl Book {
     pub(crate) fn opened(&mut self, id: u64, given: &v1::Opened) {
         let ttl = Duration::from_millis(given.ttl_ms);
         let opening = self.opening.remove(&id);
-        let sent = opening.as_ref().map_or_else(Moment::now, |opening| opening.sent);
+        let sent = opening.as_ref().map_or_else(|| self.time.now(), |opening| opening.sent);
         let lease = Lease::new(ttl, sent);
-        let vital = Arc::new(Vital::new(lease));
+        let vital = Arc::new(Vital::new(lease, self.time.clone()));
         let tracked = Tracked::new(given.key, vital.clone(), sent.plus(ttl / RENEWALS));
         self.wake_by(tracked.renew_at);
         self.sessions.insert(given.session, tracked);
@@ -252,7 +257,7 @@ impl Book {
             closing.reply = reply.or_else(|| closing.reply.take());
             return;
         }
-        let until = Moment::now().plus(tracked.vital.lease.ttl());
+        let until = self.time.now().plus(tracked.vital.lease.ttl());
         tracked.closing = Some(Closing { until, reply });
         self.mourn(session, loss);
         self.send_close(session);
@@ -266,9 +271,11 @@ impl Book {
         reply: oneshot::Sender<Result<Outcome, Error>>,
     ) {
         let &Credentials { session, key, ttl } = credentials;
-        let (now, lease) = (Moment::now(), Lease::new(ttl, Moment::now()));
+        let now = self.time.now();
+        let lease = Lease::new(ttl, now);
         lease.end();
-        let tracked = Tracked::new(key, Arc::new(Vital::new(lease)), Moment::NEVER);
+        let tracked =
+            Tracked::new(key, Arc::new(Vital::new(lease, self.time.clone())), Moment::NEVER);
         let until = now.plus(ttl);
         let closing = Some(Closing { until, reply: Some(reply) });
         self.sessions.insert(session, Tracked { closing, ..tracked });
@@ -286,7 +293,7 @@ impl Book {
         self.mourn(session, loss);
         let Some(tracked) = self.sessions.remove(&session) else { return };
         if self.last_handle_gone {
-            self.wake_by(Moment::now());
+            self.wake_by(self.time.now());
         }
         if let Some(reply) = tracked.closing.and_then(|closing| closing.reply) {
             let closed = match loss {

@@ -128,6 +128,7 @@ impl Client {
         let shared = &self.handle.shared;
         let error = shared.line.borrow().error.clone();
         let servers = shared.options.endpoints.join(", ");
-        error.unwrap_or_else(|| Error::Unreachable(format!("{servers} did not answer in time")))
+        // The same words as of an attempt that takes as long: which of the two is noticed first is chance.
+        error.unwrap_or_else(|| Error::Unreachable(format!("{servers} does not answer")))
     }
 }

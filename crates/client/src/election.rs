@@ -6,9 +6,9 @@ use conclave_api::v1::ask::What;
 
 use crate::acquire::millis;
 use crate::book::Outcome;
-use crate::lease::Moment;
 use crate::session::{Keep, out_of_turn};
 use crate::things::{Term, come_true};
+use crate::time::Moment;
 use crate::{Error, Loss, Session};
 
 /// What a candidate of an election offers and wants.
@@ -110,10 +110,14 @@ impl Leadership {
         self.keep.id()
     }
 
+    fn now(&self) -> Moment {
+        self.keep.shared().options.time.now()
+    }
+
     /// Whether it leads. This reads the clock, as [`Session::is_alive`] does; and if the leader was asked
     /// to yield, it does not lead any more once its grace period is over.
     pub fn is_leader(&self) -> bool {
-        let graced = self.term.yield_by().is_none_or(|by| Moment::now() < by);
+        let graced = self.term.yield_by().is_none_or(|by| self.now() < by);
         graced && self.term.loss().is_none() && self.keep.is_alive()
     }
 
@@ -125,14 +129,14 @@ impl Leadership {
     /// Waits until a better candidate wants to take over, and says how much time is left to stop and
     /// [`resign`](Self::resign).
     pub fn yielding(&self) -> impl Future<Output = Duration> + Send + 'static {
-        let asked = self.term.asked_to_yield();
+        let (asked, time) = (self.term.asked_to_yield(), self.keep.shared().options.time.clone());
         async move {
             let by = come_true(asked, Moment::NEVER).await;
             if by == Moment::NEVER {
                 // It is over, and nobody asks any more.
                 return std::future::pending().await;
             }
-            by.since(Moment::now())
+            by.since(time.now())
         }
     }
 

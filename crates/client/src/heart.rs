@@ -7,7 +7,7 @@ use conclave_api::v1::{self, Ask};
 
 use crate::Loss;
 use crate::book::{Book, RENEWALS, Shared};
-use crate::lease::Moment;
+use crate::time::Moment;
 
 /// Timers stand still while the machine sleeps, and leases do not: the heart looks at least so often.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
@@ -23,7 +23,7 @@ impl Shared {
     /// Renews leases and ends those that are over, until nothing is left to do.
     pub(crate) async fn beat(&self) {
         loop {
-            let now = Moment::now();
+            let now = self.options.time.now();
             let (next, finished) = self.visit(|book| {
                 if book.beat(now) {
                     self.hang_up.notify_one();
@@ -35,7 +35,7 @@ impl Shared {
             }
             let sleep = next.map_or(LONGEST_SLEEP, |next| next.since(now).min(LONGEST_SLEEP));
             tokio::select! {
-                () = tokio::time::sleep(sleep) => {}
+                () = self.options.time.sleep(now, sleep) => {}
                 () = self.poke.notified() => {}
             }
         }
@@ -172,7 +172,7 @@ impl Book {
 
     /// There is a new connection: everything that may not have been heard is said again.
     pub(crate) fn repeat_all(&mut self) {
-        let now = Moment::now();
+        let now = self.time.now();
         self.renewals.clear();
         (self.quiet, self.suspect) = (None, None);
         let sessions: Vec<u64> = self.sessions.keys().copied().collect();

@@ -11,36 +11,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
+use crate::time::Moment;
 
 /// One part in so many of a lease is left to the difference between the rates of two clocks.
 pub const DRIFT: u32 = 64;
-
-/// A moment, by a clock that nobody sets and that runs on while the machine sleeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Moment(u64);
-
-impl Moment {
-    /// A time that does not come.
-    pub(crate) const NEVER: Self = Self(u64::MAX);
-
-    #[expect(clippy::disallowed_methods, reason = "it is the clock that leases are counted by")]
-    pub(crate) fn now() -> Self {
-        let time = clock_gettime(ClockId::Boottime);
-        let whole = u64::try_from(time.tv_sec).expect("the machine started before now");
-        let nanos = u64::try_from(time.tv_nsec).expect("a part of a second is not negative");
-        Self(whole * 1_000_000_000 + nanos)
-    }
-
-    pub(crate) fn plus(self, span: Duration) -> Self {
-        Self(self.0.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
-    }
-
-    /// How long it is from `earlier` to this; nothing if that is not earlier.
-    pub(crate) fn since(self, earlier: Self) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
-    }
-}
 
 /// The time for which a session is certain to live. Once over, it stays over.
 #[derive(Debug)]
@@ -159,13 +133,6 @@ mod tests {
         let lease = Lease::new(TTL, at(0));
         lease.end();
         assert!(!lease.lasts(at(1)) && !lease.renew(at(1), at(1)));
-    }
-
-    #[test]
-    fn the_clock_runs_on() {
-        let first = Moment::now();
-        assert!(Moment::now() >= first && first > Moment(OVER));
-        assert_eq!(Moment::NEVER.plus(TTL), Moment::NEVER);
     }
 
     #[test]

@@ -65,6 +65,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 mod things;
+mod time;
 mod views;
 
 pub use conclave_api::{DEFAULT_ADDRESS, v1 as view};
@@ -78,4 +79,5 @@ pub use lease::DRIFT;
 pub use observe::Observation;
 pub use options::{Options, Secret, Tls};
 pub use session::{Credentials, Session, SessionOptions};
+pub use time::{ManualTime, TimeSource};
 pub use views::Origin;

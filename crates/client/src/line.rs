@@ -22,7 +22,6 @@ use tonic::transport::Channel;
 use tonic::{Request, Status};
 
 use crate::book::{Book, Shared};
-use crate::lease::Moment;
 use crate::place::{LONGEST_ANSWER, Place, Wire};
 use crate::{Error, Loss};
 
@@ -200,10 +199,10 @@ impl Book {
         let Tell { session, id, what } = tell;
         let Some(what) = what else { return };
         match (session, id, what) {
-            (_, id, Told::Alive(alive)) => self.renewed(id, &alive.gone, Moment::now()),
+            (_, id, Told::Alive(alive)) => self.renewed(id, &alive.gone, self.time.now()),
             (_, id, Told::Opened(opened)) => self.opened(id, &opened),
             (0, id, Told::Failed(failed)) => {
-                self.not_renewed(id, Moment::now());
+                self.not_renewed(id, self.time.now());
                 self.not_opened(id, failed);
             }
             (_, 0, Told::Ended(ended)) => self.ended(session, ended.cause().into()),
@@ -218,7 +217,7 @@ impl Book {
                 let terms = self.sessions.get(&session).map(|tracked| &tracked.terms);
                 if let Some(led) = terms.and_then(|terms| terms.get(&please.term)) {
                     let within = Duration::from_millis(please.within_ms);
-                    led.term.ask_to_yield(Moment::now().plus(within));
+                    led.term.ask_to_yield(self.time.now().plus(within));
                 }
             }
             (_, 0, Told::Wounded(v1::Wounded { owner, by })) => {

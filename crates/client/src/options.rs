@@ -6,6 +6,7 @@ use tonic::metadata::{Ascii, MetadataValue};
 
 use crate::Error;
 use crate::place::Place;
+use crate::time::TimeSource;
 
 /// Where the servers are and who the client is.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// The longest pause between two attempts to reach a server.
     pub longest_pause: Duration,
+    /// What leases are counted by.
+    pub time: TimeSource,
 }
 
 impl Options {
@@ -38,6 +41,7 @@ impl Options {
             host: machine(),
             connect_timeout: Duration::from_secs(5),
             longest_pause: Duration::from_secs(2),
+            time: TimeSource::default(),
         }
     }
 
@@ -94,6 +98,13 @@ impl Options {
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
+        self
+    }
+
+    /// The same by another clock.
+    #[must_use]
+    pub fn time(mut self, time: TimeSource) -> Self {
+        self.time = time;
         self
     }
 

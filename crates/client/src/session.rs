@@ -9,7 +9,6 @@ use tokio::sync::oneshot;
 use crate::acquire::{Acquire, Want};
 use crate::book::{Book, Chore, Outcome, Shared};
 use crate::client::Handle;
-use crate::lease::Moment;
 use crate::requests::Answer;
 use crate::things::{Vital, come_true};
 use crate::{Error, Guard, Loss};
@@ -177,7 +176,7 @@ impl Session {
 
     /// For how much longer it is certain to live, even if it is not renewed any more.
     pub fn remaining(&self) -> Duration {
-        self.keep.vital.lease.remaining(Moment::now())
+        self.keep.vital.remaining()
     }
 
     /// Waits until it is over, and says why.

@@ -8,8 +8,8 @@ use conclave_api::v1::{self, Ask, Tell};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::book::{Book, Outcome};
-use crate::lease::Moment;
 use crate::requests::Answer;
+use crate::time::TimeSource;
 use crate::{Acquire, Error, Loss};
 
 const SESSION: u64 = 7;
@@ -100,7 +100,7 @@ fn what_a_server_cannot_do_now_is_asked_again_in_order() {
     // What comes meanwhile is not to overtake it.
     let mut third = desk.acquire(Acquire::exclusive("c"));
     assert!(desk.sent().is_empty());
-    desk.book.beat(Moment::now().plus(Duration::from_secs(1)));
+    desk.book.beat(TimeSource::Machine.now().plus(Duration::from_secs(1)));
     let expected = [(0, "attach"), (1, "acquire"), (2, "acquire"), (3, "acquire")];
     assert_eq!(desk.sent(), expected);
     for (id, answer) in [(1, &mut first), (2, &mut second), (3, &mut third)] {
@@ -115,7 +115,7 @@ fn who_does_not_want_to_wait_is_told_that_the_server_cannot() {
     let mut answer = desk.acquire(Acquire::exclusive("a").at_once());
     desk.fail(1, "unavailable");
     assert!(matches!(error(&mut answer), Error::Unavailable(_)));
-    desk.book.beat(Moment::now().plus(Duration::from_secs(1)));
+    desk.book.beat(TimeSource::Machine.now().plus(Duration::from_secs(1)));
     // It may have been granted all the same, and is undone; it is not asked again.
     assert_eq!(desk.sent(), [(1, "acquire"), (0, "attach"), (2, "cancel")]);
     desk.grant(1, 11);
@@ -187,7 +187,7 @@ fn nothing_is_granted_to_a_session_whose_lease_is_over() {
     let mut answer = desk.acquire(Acquire::exclusive("a"));
     let vital = desk.book.sessions[&SESSION].vital.clone();
     // Nobody has noticed yet, and nobody renews it any more.
-    assert!(!vital.lease.lasts(Moment::now().plus(Duration::from_secs(60))));
+    assert!(!vital.lease.lasts(TimeSource::Machine.now().plus(Duration::from_secs(60))));
     desk.grant(1, 10);
     assert!(matches!(error(&mut answer), Error::SessionLost(Loss::Expired)));
     assert_eq!(desk.sent(), [(1, "acquire"), (1, "close")]);
@@ -198,7 +198,7 @@ fn nothing_is_granted_to_a_session_whose_lease_is_over() {
 #[test]
 fn renewals_are_shared_and_a_server_that_does_not_confirm_them_is_suspected() {
     let mut desk = Desk::new();
-    let begun = Moment::now();
+    let begun = TimeSource::Machine.now();
     let at = |seconds| begun.plus(Duration::from_secs(seconds));
     assert!(!desk.book.beat(at(10)) && desk.sent().is_empty());
     assert!(!desk.book.beat(at(20)));
@@ -217,7 +217,7 @@ fn renewals_are_shared_and_a_server_that_does_not_confirm_them_is_suspected() {
 fn a_server_that_falls_silent_is_suspected_also_when_nothing_is_wanted_of_it() {
     let (outbox, mut sent) = mpsc::unbounded_channel();
     let mut book = Book::default();
-    let begun = Moment::now();
+    let begun = TimeSource::Machine.now();
     let at = |seconds| begun.plus(Duration::from_secs(seconds));
     // Nobody is there to ask.
     assert!(!book.beat(at(0)) && !book.beat(at(9)));

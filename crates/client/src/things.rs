@@ -3,25 +3,28 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 
 use crate::Loss;
-use crate::lease::{Lease, Moment};
+use crate::lease::Lease;
+use crate::time::{Moment, TimeSource};
 
 /// Whether a session lives.
 #[derive(Debug)]
 pub(crate) struct Vital {
     pub(crate) lease: Lease,
+    time: TimeSource,
     pub(crate) loss: watch::Sender<Option<Loss>>,
     /// Threads of control that are in the way of older sessions, and of which.
     wounds: watch::Sender<BTreeMap<u32, u64>>,
 }
 
 impl Vital {
-    pub(crate) fn new(lease: Lease) -> Self {
+    pub(crate) fn new(lease: Lease, time: TimeSource) -> Self {
         let (loss, wounds) = (watch::Sender::new(None), watch::Sender::default());
-        Self { lease, loss, wounds }
+        Self { lease, time, loss, wounds }
     }
 
     pub(crate) fn wound(&self, owner: u32, by: u64) {
@@ -49,7 +52,12 @@ impl Vital {
 
     /// Whether it lives now, by the clock.
     pub(crate) fn is_alive(&self) -> bool {
-        self.lease.lasts(Moment::now())
+        self.lease.lasts(self.time.now())
+    }
+
+    /// For how much longer it is certain to live.
+    pub(crate) fn remaining(&self) -> Duration {
+        self.lease.remaining(self.time.now())
     }
 
     /// Why it is over; that nobody has said so yet means that nobody renewed it.

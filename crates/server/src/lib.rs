@@ -52,6 +52,7 @@ use serde::{Deserialize, Serialize};
 
 pub use admission::raise_descriptor_limit;
 pub use awake::keep_awake;
+pub use clock::{ManualTime, TimeSource};
 pub use node::{Node, NodeError, Options};
 pub use process_metrics::DROPPED_LOG_LINES;
 pub use serve::{ServeError, ServeOptions, Server};

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::Types;
 use crate::awake::Awake;
-use crate::clock::Clock;
+use crate::clock::{Clock, TimeSource};
 use crate::heart::{Beat, Health, Heart, Renewals};
 use crate::hub::{Hub, Renewal, Target, refuse};
 use crate::log::Log;
@@ -41,13 +41,21 @@ pub struct Options {
     /// may sleep between two commands, which takes less power and more time. With it, a process of the lowest
     /// priority keeps one awake, except where control groups share out the time of processors.
     pub awake: Option<&'static str>,
+    /// Where it takes the time from.
+    pub time: TimeSource,
 }
 
 impl Options {
     /// A node that keeps everything in this directory.
     pub fn new(directory: impl Into<PathBuf>) -> Self {
         let (directory, config) = (directory.into(), Config::default());
-        Self { directory, config, snapshot_every: 100_000, awake: None }
+        Self {
+            directory,
+            config,
+            snapshot_every: 100_000,
+            awake: None,
+            time: TimeSource::default(),
+        }
     }
 }
 
@@ -113,7 +121,7 @@ impl Node {
     }
 
     async fn start(options: Options) -> Result<Self, NodeError> {
-        let Options { directory, config, snapshot_every, awake } = options;
+        let Options { directory, config, snapshot_every, awake, time } = options;
         let lock = claim(&directory).await?;
         let state = State::open(&directory, config);
         let state =
@@ -157,7 +165,7 @@ impl Node {
         let linear = raft.ensure_linearizable(openraft::ReadPolicy::ReadIndex).await;
         linear.map_err(stopped)?;
         state.measure(metrics.clone());
-        let clock = Arc::new(Clock::from(state.look(Machine::now)));
+        let clock = Arc::new(Clock::from(state.look(Machine::now), time));
         let awake = awake.and_then(Awake::new);
         let proposer = Proposer::new(raft.clone(), state.clone(), clock.clone(), awake);
         let renewals = Arc::new(Renewals::default());

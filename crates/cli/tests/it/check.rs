@@ -1,9 +1,8 @@
 //! `conclave check` as users meet it: what it proves, what it refutes, and how it ends.
 
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
-use crate::support::{conclave, ends_with, json, refuses, scratch, stderr, stdout};
+use crate::support::{conclave, ends_with, is_at_work, json, refuses, scratch, stderr, stdout};
 use conclave_algorithms::catalogue;
 use serde_json::Value;
 
@@ -282,12 +281,11 @@ fn the_whole_catalogue_is_checked_in_one_table() {
 
 #[cfg(unix)]
 #[test]
-#[expect(clippy::disallowed_methods, reason = "gives the program time to begin")]
 fn ctrl_c_ends_a_search_with_what_was_covered() {
     let args = ["check", RA, "-n", "5", "-r", "2", "--memory", "1GiB"];
     let mut command = Command::new(env!("CARGO_BIN_EXE_conclave"));
     let child = command.args(args).stdout(Stdio::piped()).spawn().expect("the program starts");
-    std::thread::sleep(Duration::from_millis(500));
+    is_at_work(child.id());
     let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     assert!(kill.expect("kill is there").success());
     let output = child.wait_with_output().expect("the program ends");

@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
-use crate::support::{conclave, ends_with, json, refuses, scratch, stderr, stdout};
+use crate::support::{conclave, ends_with, is_at_work, json, refuses, scratch, stderr, stdout};
 use conclave_algorithms::catalogue;
 
 const RA: &str = "mutex/ricart-agrawala";
@@ -333,12 +332,11 @@ fn wide_systems_are_listed_rather_than_drawn() {
 
 #[cfg(unix)]
 #[test]
-#[expect(clippy::disallowed_methods, reason = "gives the program time to begin")]
 fn ctrl_c_ends_a_long_search_with_what_was_covered() {
     let args = ["run", RA, "--seeds", "100000000"];
     let mut command = Command::new(env!("CARGO_BIN_EXE_conclave"));
     let child = command.args(args).stdout(Stdio::piped()).spawn().expect("the program starts");
-    std::thread::sleep(Duration::from_millis(1_500));
+    is_at_work(child.id());
     let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     assert!(kill.expect("kill is there").success());
     let output = child.wait_with_output().expect("the program ends");

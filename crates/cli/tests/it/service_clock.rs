@@ -78,11 +78,11 @@ fn steps_of_the_clock_on_the_wall_change_nothing() {
     let wall = Wall::new();
     let mut node = Node::start_in(wall.environment(), &[]);
     wall.assert_seen_by(node.process());
-    let mut holder = node.begin(&["lock", "--ttl", "4s", "disk", "--", "sh", "-c", TELL_TIME]);
+    let mut holder = node.begin(&["lock", "--ttl", "10s", "disk", "--", "sh", "-c", TELL_TIME]);
     let held = node.holder("disk");
     wall.assert_seen_by(&holder);
     let script = "echo $CONCLAVE_TOKEN";
-    let patient = ["lock", "--ttl", "4s", "--timeout", "1h", "disk", "--", "sh", "-c", script];
+    let patient = ["lock", "--ttl", "10s", "--timeout", "1h", "disk", "--", "sh", "-c", script];
     let mut waiter = node.begin(&patient);
     node.waiters("disk", 1);
     wall.assert_seen_by(&waiter);
@@ -90,7 +90,7 @@ fn steps_of_the_clock_on_the_wall_change_nothing() {
 
     for step in [-DAY, DAY] {
         // By the time that another lease of that length is over, they have had to renew theirs.
-        outlast_a_lease(&node, "4s", || wall.step(step));
+        outlast_a_lease(&node, "10s", || wall.step(step));
         eventually("the step", || {
             told(&node.file("now")).filter(|told| (told - now - step).abs() < DAY / 2)
         });

@@ -113,7 +113,7 @@ fn a_leader_who_is_deposed_is_ended_at_once() {
 #[test]
 fn a_leader_whose_node_is_gone_stands_again_when_it_is_back() {
     let mut node = Node::start(&[]);
-    let mut leader = node.begin(&["elect", "web", "--ttl", "3s", "--", "sh", "-c", SERVE, "only"]);
+    let mut leader = node.begin(&["elect", "web", "--ttl", "10s", "--", "sh", "-c", SERVE, "only"]);
     let story = so_far(&node, 1);
     let first = term(&story[0]);
     node.crash();

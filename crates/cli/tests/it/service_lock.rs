@@ -191,7 +191,7 @@ fn stubborn(node: &Node, ttl: &str) -> (Process, String) {
 #[test]
 fn when_the_holder_is_killed_its_command_is_dead_before_the_next_one_has_the_lock() {
     let node = Node::start(&[]);
-    let (mut holder, pid) = stubborn(&node, "3s");
+    let (mut holder, pid) = stubborn(&node, "10s");
     let mut next = node.begin(&["lock", "--ttl", "60s", "a", "--", "sh", "-c", LOOK, &pid]);
     node.waiters("a", 1);
     holder.signal(Signal::SIGKILL);
@@ -204,7 +204,7 @@ fn when_the_holder_is_killed_its_command_is_dead_before_the_next_one_has_the_loc
 #[test]
 fn when_the_holder_is_stopped_its_command_is_dead_before_the_next_one_has_the_lock() {
     let node = Node::start(&[]);
-    let (mut holder, pid) = stubborn(&node, "3s");
+    let (mut holder, pid) = stubborn(&node, "10s");
     let mut next = node.begin(&["lock", "--ttl", "60s", "a", "--", "sh", "-c", LOOK, &pid]);
     node.waiters("a", 1);
     holder.signal(Signal::SIGSTOP);
@@ -224,7 +224,7 @@ fn when_no_node_answers_a_command_is_told_to_end_in_time() {
     // It takes its time, but not as long as it may.
     let script = "trap 'echo told > told; sleep 0.2; echo cleaned >> told; exit 0' TERM; \
                   echo > ready; while :; do sleep 0.05; done";
-    let args = ["lock", "--ttl", "8s", "--grace", "3s", "a", "--", "sh", "-c", script];
+    let args = ["lock", "--ttl", "20s", "--grace", "10s", "a", "--", "sh", "-c", script];
     let mut holder = node.begin(&args);
     eventually("the command", || node.file("ready").exists().then_some(()));
     // Somebody waits whose own session is in no danger.

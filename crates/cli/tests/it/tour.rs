@@ -203,7 +203,7 @@ impl Tourist {
             return self.compare(step, &[]);
         }
         if command.starts_with("curl ") && !has_curl() {
-            println!("`{command}` is left out: there is no curl");
+            conclave_testing::skipped("the tour", &format!("there is no curl for `{command}`"));
             return;
         }
         let looks = ["locks", "why", "elections", "observe", "sessions", "graph", "status"];
@@ -215,13 +215,15 @@ impl Tourist {
                 let printed = printed.iter().map(|line| masked(line));
                 printed.eq(step.shown.iter().map(|line| masked(line)))
             };
-            for _ in 0..600 {
+            let what = format!("`{command}` prints {:#?}", step.shown);
+            eventually(&what, || {
                 if same(&printed) {
-                    break;
+                    return Some(());
                 }
-                crate::support::node::pause(std::time::Duration::from_millis(20));
+                println!("not yet what `{command}` is to print: {printed:#?}");
                 printed = self.run(command);
-            }
+                None
+            });
         }
         self.compare(step, &printed);
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::support::World;
 use conclave_client::blocking::Client;
 use conclave_client::{Acquire, Candidacy, Loss, SessionOptions, Want};
+use conclave_testing::until;
 
 #[test]
 fn a_program_without_async_functions_does_all_of_it() {
@@ -12,7 +13,7 @@ fn a_program_without_async_functions_does_all_of_it() {
     let world = runtime.block_on(World::new());
     let connect = || Client::connect(world.options()).expect("it is up");
     let client = connect();
-    let session = client.open(SessionOptions::ttl(Duration::from_secs(1))).expect("there is room");
+    let session = client.open(SessionOptions::ttl(Duration::from_secs(10))).expect("there is room");
     let guard = session.lock("disk").expect("free");
     let waits = std::thread::spawn({
         let other = connect().open(SessionOptions::default()).expect("there is room");
@@ -22,12 +23,18 @@ fn a_program_without_async_functions_does_all_of_it() {
             (guard.token(), guard.release())
         }
     });
-    while client.why("disk").expect("it answers").lock.is_none_or(|lock| lock.waiting == 0) {
-        std::thread::yield_now();
-    }
+    until("the other waits", || {
+        client.why("disk").expect("it answers").lock.is_some_and(|lock| lock.waiting > 0)
+    });
     // A thread that is busy does not keep its session from being renewed.
-    let begun = session.remaining();
-    while session.remaining() <= begun {
+    let mut left = session.remaining();
+    loop {
+        let now = session.remaining();
+        if now > left {
+            break;
+        }
+        assert!(!now.is_zero(), "it is renewed before its lease ends");
+        left = now;
         std::hint::spin_loop();
     }
     assert!(guard.is_held());

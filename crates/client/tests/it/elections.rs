@@ -54,14 +54,14 @@ async fn the_best_candidate_follows_and_observers_see_every_change() {
 async fn a_leader_that_has_to_yield_is_asked_and_has_the_time_it_needs() {
     let world = World::new().await;
     let (one, two) = (world.session("one", LONG).await, world.session("two", LONG).await);
-    let candidacy = Candidacy::new("web").grace(Duration::from_secs(30));
+    let candidacy = Candidacy::new("web").grace(LONG);
     let leader = one.campaign(candidacy).await.expect("nobody leads");
     let better =
         tokio::spawn(
             async move { (two.campaign(Candidacy::new("web").rank(1).preempt()).await, two) },
         );
     let left = leader.yielding().await;
-    assert!(left > Duration::from_secs(20) && leader.is_leader());
+    assert!(!left.is_zero() && left <= LONG && leader.is_leader());
     let term = leader.term();
     leader.resign().await.expect("it leads");
     let (better, two) = better.await.expect("no panic");

@@ -8,10 +8,12 @@ use std::time::Duration;
 
 use crate::support::proxy::{Mood, Proxy};
 use crate::support::{LONG, World, open, until, until_waiting};
-use conclave_client::{Client, Error, Loss, Options, SessionOptions, blocking};
+use conclave_client::{Client, DRIFT, Error, Loss, ManualTime, Options, TimeSource};
+use conclave_testing::in_time;
 use rustix::process::{Pid, Signal, kill_process};
 
-const SHORT: Duration = Duration::from_secs(1);
+/// Short enough to wait for its end, and long enough for a busy machine to renew it.
+const SHORT: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_operator_ends_a_session_and_all_who_have_to_do_with_it_are_told() {
@@ -84,14 +86,24 @@ async fn what_was_taken_while_the_server_was_out_of_reach_is_known_on_return() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_is_cut_off_stops_before_another_has_the_lock() {
-    let world = World::new().await;
+    let (servers, clients) = (conclave_server::ManualTime::new(), ManualTime::new());
+    let world = World::by(servers.clone()).await;
     let proxy = Proxy::to(world.address()).await;
-    let client = Client::connect(Options::new(proxy.address.to_string())).await.expect("it is up");
-    let (one, two) = (open(&client, "one", SHORT).await, world.session("two", LONG).await);
+    let options = Options::new(proxy.address.to_string());
+    let options = options.time(TimeSource::Manual(clients.clone()));
+    let client = Client::connect(options).await.expect("it is up");
+    let (one, two) = (open(&client, "one", LONG).await, world.session("two", LONG * 100).await);
+    let operator = world.client().await;
+    let certain = LONG - LONG / DRIFT;
     let guard = one.lock("disk").await.expect("free");
     let theirs = two.lock("theirs").await.expect("free");
+    assert_eq!(one.remaining(), certain, "no time has passed");
     // It lives for longer than its time-to-live, because it is renewed.
-    tokio::time::sleep(SHORT * 2).await;
+    for _ in 0..3 {
+        servers.advance(LONG / 2);
+        clients.advance(LONG / 2);
+        until("it is renewed", async || one.remaining() == certain).await;
+    }
     assert!(guard.is_held());
     let waits = tokio::spawn({
         let one = one.clone();
@@ -101,12 +113,23 @@ async fn a_client_that_is_cut_off_stops_before_another_has_the_lock() {
         let two = two.clone();
         async move { two.lock("disk").await }
     });
+    until_waiting(&operator, "theirs", 1).await;
+    until_waiting(&operator, "disk", 1).await;
     proxy.set(Mood::Silent);
-    let next = next.await.expect("no panic").expect("the first expires");
+    // To the last moment of which it is certain, and no longer.
+    clients.advance(certain - Duration::from_nanos(1));
+    assert!(guard.is_held() && one.is_alive());
+    clients.advance(Duration::from_nanos(1));
     assert!(!guard.is_held() && !one.is_alive());
     let error = waits.await.expect("no panic").expect_err("the session is over");
     assert!(matches!(error, Error::SessionLost(Loss::Expired)), "{error}");
     assert_eq!(guard.lost().await, Loss::Expired);
+    // As much time has passed on the server, whose lease is not over yet; then it is.
+    servers.advance(certain);
+    two.lock("probe").await.expect("free").release().await.expect("it is held");
+    until_waiting(&operator, "disk", 1).await;
+    servers.advance(LONG / DRIFT);
+    let next = next.await.expect("no panic").expect("the first expires");
     assert!(next.token() > guard.token());
     drop(theirs);
 }
@@ -116,18 +139,30 @@ async fn a_grant_that_comes_too_late_is_no_grant_and_is_given_back() {
     let world = World::new().await;
     let proxy = Proxy::to(world.address()).await;
     let operator = world.client().await;
-    let client = Client::connect(Options::new(proxy.address.to_string())).await.expect("it is up");
-    let (one, two) = (open(&client, "one", SHORT).await, world.session("two", LONG).await);
+    let clients = ManualTime::new();
+    let options = Options::new(proxy.address.to_string());
+    let options = options.time(TimeSource::Manual(clients.clone()));
+    let client = Client::connect(options).await.expect("it is up");
+    let (one, two) = (open(&client, "one", LONG).await, world.session("two", LONG).await);
     let held = two.lock("disk").await.expect("free");
     let waits = tokio::spawn({
         let one = one.clone();
         async move { one.lock("disk").await }
     });
     until_waiting(&operator, "disk", 1).await;
-    // The server hears renewals and keeps the session; the client hears nothing and does not.
+    // The server keeps the session and grants it the lock; the client hears nothing until its lease is over.
     proxy.set(Mood::Deaf);
-    tokio::time::sleep(SHORT / 2).await;
     drop(held);
+    until("it is granted", async || {
+        let lock = operator.why("disk").await.expect("the server answers").lock;
+        lock.is_some_and(|lock| {
+            lock.holders
+                .iter()
+                .any(|held| held.who.as_ref().is_some_and(|who| who.session == one.id()))
+        })
+    })
+    .await;
+    clients.advance(LONG);
     let error = waits.await.expect("no panic").expect_err("it does not hear of it");
     assert!(matches!(error, Error::SessionLost(Loss::Expired)), "{error}");
     proxy.cut();
@@ -153,10 +188,8 @@ struct Holder(Child);
 
 impl Holder {
     fn start(address: &str) -> Self {
-        let program = std::env::current_exe().expect("this one");
-        let holder = Command::new(program)
-            .args(["--exact", "losses::the_other_process", "--nocapture"])
-            .env("CONCLAVE_TEST_SERVER", address)
+        let holder = Command::new(env!("CARGO_BIN_EXE_conclave-test-holder"))
+            .args([address, "disk", &SHORT.as_secs().to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn();
@@ -187,39 +220,23 @@ async fn a_process_that_was_stopped_knows_that_it_holds_nothing_when_it_wakes() 
     let said = BufReader::new(holder.0.stdout.take().expect("it speaks"));
     let (lines, mut heard) = tokio::sync::mpsc::unbounded_channel();
     std::thread::spawn(move || {
-        let lines_said = said.lines().map_while(Result::ok);
-        // Before and after, the test harness has its say.
-        for line in lines_said
-            .filter_map(|line| line.split_once("holder: ").map(|(_, said)| said.to_owned()))
-        {
+        for line in said.lines().map_while(Result::ok) {
             if lines.send(line).is_err() {
                 return;
             }
         }
     });
-    assert_eq!(heard.recv().await.as_deref(), Some("begin"));
+    let mut hear = async || in_time("a line of the holder", heard.recv()).await;
+    assert_eq!(hear().await.as_deref(), Some("held"));
     let two = world.session("two", LONG).await;
-    tokio::time::sleep(SHORT * 2).await;
+    assert_eq!(hear().await.as_deref(), Some("renewed"));
     assert!(two.try_lock("disk").await.expect("no error").is_none(), "it is renewed");
     holder.ask();
-    assert_eq!(heard.recv().await.as_deref(), Some("true"));
+    assert_eq!(hear().await.as_deref(), Some("true"));
     holder.signal(Signal::STOP);
     let mine = two.lock("disk").await.expect("the other expires");
     holder.ask();
     holder.signal(Signal::CONT);
-    assert_eq!(heard.recv().await.as_deref(), Some("false"));
+    assert_eq!(hear().await.as_deref(), Some("false"));
     mine.release().await.expect("nobody interferes");
-}
-
-/// Not a test, but the process that is stopped in one.
-#[test]
-fn the_other_process() {
-    let Ok(server) = std::env::var("CONCLAVE_TEST_SERVER") else { return };
-    let client = blocking::Client::connect(Options::new(server)).expect("it is up");
-    let session = client.open(SessionOptions::ttl(SHORT)).expect("there is room");
-    let guard = session.lock("disk").expect("free");
-    println!("\nholder: begin");
-    for _ in std::io::stdin().lines() {
-        println!("\nholder: {}", guard.is_held());
-    }
 }

@@ -4,7 +4,6 @@ mod blocking;
 mod connections;
 mod elections;
 mod examples;
-mod killed;
 mod locks;
 mod losses;
 mod support;

@@ -1,14 +1,15 @@
 //! What was acknowledged is there after whatever happens to the process.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command as Process, Stdio};
 use std::time::Duration;
 
 use crate::support::node::{acquire, open_session};
+use crate::support::until;
 use conclave_machine::{Command, Open, Token};
-use conclave_server::{Node, NodeError, Options};
+use conclave_server::{ManualTime, Node, NodeError, Options, TimeSource};
 
 fn token_of(node: &Node, lock: &str) -> Option<Token> {
     node.look(|machine| Some(machine.lock(lock)?.holders[0].token))
@@ -144,16 +145,19 @@ async fn a_snapshot_or_a_log_that_is_missing_is_missed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_is_not_kept_alive_ends_though_nobody_asks_for_anything() {
+async fn a_session_that_is_not_kept_alive_ends_in_its_time_though_nobody_asks_for_anything() {
     let directory = tempfile::tempdir().expect("a directory");
-    let node = Node::open(options(directory.path())).await.expect("a node");
-    let (name, host, ttl) = ("test".into(), "here".into(), Duration::from_millis(100));
+    let time = ManualTime::new();
+    let options = Options { time: TimeSource::Manual(time.clone()), ..options(directory.path()) };
+    let node = Node::open(options).await.expect("a node");
+    let (name, host, ttl) = ("test".into(), "here".into(), Duration::from_secs(10));
     let open = Command::Open(Open { name, host, ttl, ..Open::default() });
     node.propose(open).await.expect("the node is up").expect("there is room");
-    assert_eq!(node.look(|machine| machine.counts().sessions), 1);
-    while node.look(|machine| machine.counts().sessions) > 0 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    time.advance(ttl - Duration::from_millis(1));
+    node.propose(Command::Tick).await.expect("the node is up").expect("time passes");
+    assert_eq!(node.look(|machine| machine.counts().sessions), 1, "its time is not over");
+    time.advance(Duration::from_millis(1));
+    until(|| node.look(|machine| machine.counts().sessions) == 0).await;
 }
 
 /// Where the frames in a file of the log end: each says how long it is, and after the last there are zeros.
@@ -174,26 +178,6 @@ fn log_files(directory: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Set in a process that is going to be killed: where it keeps its data.
-const VICTIM: &str = "CONCLAVE_TEST_VICTIM";
-
-/// Not a test, but what the next one starts: acquires locks one after the other and says of each when it
-/// has it, until it is killed.
-#[tokio::test(flavor = "multi_thread")]
-async fn victim() {
-    let Ok(directory) = std::env::var(VICTIM) else { return };
-    let options = Options { snapshot_every: 200, ..Options::new(directory) };
-    let node = Node::open(options).await.expect("a node");
-    let session = open_session(&node).await;
-    for i in 1.. {
-        let lock = format!("{session}/{i}");
-        let token = acquire(&node, session, i, &lock).await;
-        // Past libtest, which would keep it until the end.
-        let line = format!("{lock} {token}\n");
-        std::io::stderr().write_all(line.as_bytes()).expect("somebody listens");
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_again_and_again_it_loses_nothing_that_was_acknowledged() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -201,14 +185,13 @@ async fn killed_again_and_again_it_loses_nothing_that_was_acknowledged() {
     let mut acknowledged: Vec<(String, u64)> = Vec::new();
     for round in 0..8_u64 {
         let before = acknowledged.len();
-        let mut child = Process::new(std::env::current_exe().expect("Linux tells"))
-            .args(["--exact", "durable::victim", "--nocapture", "--test-threads=1"])
-            .env(VICTIM, &data)
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
+        let mut child = Process::new(env!("CARGO_BIN_EXE_conclave-test-process"))
+            .arg("acquire")
+            .arg(&data)
+            .stdout(Stdio::piped())
             .spawn()
             .expect("it starts");
-        let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+        let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
         // As many as it takes to be somewhere else each time.
         for line in lines.by_ref().take(30 + 71 * round as usize) {
             acknowledged.extend(parse(&line.expect("text")));

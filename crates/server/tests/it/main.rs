@@ -5,6 +5,7 @@ mod crowd;
 mod disk;
 mod durable;
 mod http;
+mod killed;
 mod plain;
 mod secure;
 mod support;

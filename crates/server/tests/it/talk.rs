@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use crate::support::stream::{Stream, Way, both_ways};
-use crate::support::{call, framed, grpc, open, post, server, until};
+use crate::support::{call, framed, grpc, open, options, post, server, until};
 use conclave_api::v1;
 use conclave_machine::SessionId;
+use conclave_server::{ManualTime, Server, TimeSource};
 use prost::Message;
 use tonic::Streaming;
 use v1::ask::What as Ask;
@@ -72,22 +73,26 @@ async fn a_session_outlives_its_stream_and_goes_on_over_another_if_that_has_the_
 
 async fn a_session_that_is_kept_alive_lives_and_one_that_is_not_ends(way: Way) {
     let directory = tempfile::tempdir().expect("a directory");
-    let server = server(directory.path()).await;
+    let time = ManualTime::new();
+    let mut options = options(directory.path());
+    options.node.time = TimeSource::Manual(time.clone());
+    let server = Server::start(options).await.expect("it starts");
     let (mut one, mut two) = (Stream::to(&server, way).await, Stream::to(&server, way).await);
-    let (kept, _) = one.open(Duration::from_millis(700)).await;
-    let (left, _) = two.open(Duration::from_millis(700)).await;
-    let ended = tokio::spawn(async move { two.next().await });
-    let mut id = 10;
-    while !ended.is_finished() {
+    let ttl = Duration::from_secs(10);
+    let (kept, _) = one.open(ttl).await;
+    let (left, _) = two.open(ttl).await;
+    // Twice before the end of a lease, so that it is also renewed after the other's end.
+    for id in [10, 11] {
+        time.advance(ttl / 2 - Duration::from_millis(1));
         let keep = v1::KeepAlive { sessions: vec![kept, left] };
         one.send(0, id, 0, Ask::KeepAlive(keep)).await;
         let (0, told, Told::Alive(alive)) = one.next().await else { panic!("it was asked") };
         // The other's session is not this one's to keep alive.
         assert_eq!((told, alive.gone), (id, vec![left]));
-        id += 1;
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(server.node().look(|machine| machine.counts().sessions), 2);
     }
-    let (session, 0, Told::Ended(ended)) = ended.await.expect("it is told") else { panic!("?") };
+    time.advance(Duration::from_millis(2));
+    let (session, 0, Told::Ended(ended)) = two.next().await else { panic!("its lease is over") };
     assert_eq!((session, ended.cause()), (left, v1::Cause::Expired));
     assert_eq!(server.node().look(|machine| machine.counts().sessions), 1);
 }
@@ -135,9 +140,7 @@ async fn a_leader_that_was_away_is_asked_to_yield_when_it_is_back(way: Way) {
         let session = SessionId(session);
         server.node().look(|machine| machine.asked_to_yield(session).count() > 0)
     };
-    while !asked(first) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(|| asked(first)).await;
     let mut one = Stream::to(&server, way).await;
     one.send(first, 7, first_key, Ask::Attach(v1::Attach {})).await;
     assert!(matches!(one.next().await, (_, 7, Told::Done(_))));
@@ -152,9 +155,7 @@ async fn a_leader_that_was_away_is_asked_to_yield_when_it_is_back(way: Way) {
     one.send(first, 2, 0, Ask::Resign(resign)).await;
     assert!(matches!(one.next().await, (_, 2, Told::Done(_))));
     one.send(third, 1, 0, campaign(3, true, LONG)).await;
-    while !asked(second) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(|| asked(second)).await;
     let mut two = Stream::to(&server, way).await;
     two.send(second, 7, second_key, Ask::Attach(v1::Attach {})).await;
     assert!(matches!(two.next().await, (_, 7, Told::Done(_))));
@@ -180,13 +181,9 @@ async fn whoever_gives_up_a_call_leaves_no_ghost_in_the_queue(way: Way) {
     let ask = v1::Ask { session: waiter, key, what: Some(acquire("disk")), ..v1::Ask::default() };
     let call = tokio::spawn(async move { client.call(ask).await });
     let waits = || server.node().look(|machine| machine.counts().waits);
-    while waits() == 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(|| waits() == 1).await;
     call.abort();
-    while waits() > 0 {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    until(|| waits() == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

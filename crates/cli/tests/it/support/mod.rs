@@ -54,6 +54,26 @@ pub(crate) fn json(args: &[&str]) -> Value {
     serde_json::from_str(&stdout(&conclave(args))).expect("the output is JSON")
 }
 
+/// Waits until a process has been told what to do about Ctrl-C, and has done some work since.
+pub(crate) fn is_at_work(process: u32) {
+    let read = |file: &str| std::fs::read_to_string(format!("/proc/{process}/{file}")).ok();
+    conclave_testing::until("the program hears Ctrl-C", || {
+        let status = read("status").unwrap_or_default();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        let caught = caught.and_then(|caught| u64::from_str_radix(caught.trim(), 16).ok());
+        caught.is_some_and(|caught| caught & 1 << (SIGINT - 1) != 0)
+    });
+    // In hundredths of a second, by the process's own clock: others may keep the machine busy.
+    let worked = || -> Option<u64> {
+        let stat = read("stat")?;
+        stat.rsplit_once(')')?.1.split_whitespace().nth(11)?.parse().ok()
+    };
+    let begun = worked().expect("it runs");
+    conclave_testing::until("the program works", || worked().is_none_or(|now| now > begun + 30));
+}
+
+const SIGINT: i32 = nix::sys::signal::Signal::SIGINT as i32;
+
 /// A file to write to.
 pub(crate) fn scratch(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)

@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::time::Duration;
 
+pub(crate) use conclave_testing::{eventually, pause};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -19,22 +19,6 @@ pub(crate) fn program(args: &[&str]) -> Command {
     }
     command.env("LC_ALL", "C.UTF-8").args(args).stdin(Stdio::null());
     command
-}
-
-/// Waits until something is so. Tests do not measure time: on a busy machine all may take long.
-pub(crate) fn eventually<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..6000 {
-        if let Some(found) = find() {
-            return found;
-        }
-        pause(Duration::from_millis(20));
-    }
-    panic!("{what} does not happen");
-}
-
-#[expect(clippy::disallowed_methods, reason = "something is to happen in another process")]
-pub(crate) fn pause(span: Duration) {
-    std::thread::sleep(span);
 }
 
 /// What is in a file, as soon as there is a whole line.

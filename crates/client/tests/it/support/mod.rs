@@ -1,12 +1,11 @@
 pub(crate) mod proxy;
 
-use std::future::Future;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use conclave_client::{Client, Options, Session, SessionOptions};
 use conclave_machine::{Config, Policy};
-use conclave_server::{ServeOptions, Server};
+use conclave_server::{ManualTime, ServeOptions, Server, TimeSource};
 use tempfile::TempDir;
 
 /// A server that can be stopped and started again where it was.
@@ -14,6 +13,7 @@ pub(crate) struct World {
     directory: TempDir,
     address: SocketAddr,
     config: Config,
+    time: TimeSource,
     server: Option<Server>,
 }
 
@@ -26,17 +26,26 @@ impl World {
 
     /// A server that does this about deadlocks.
     pub(crate) async fn with(deadlocks: Policy) -> Self {
+        Self::made(Config { deadlocks, ..Config::default() }, TimeSource::default()).await
+    }
+
+    /// A server for which time passes when the test says so.
+    pub(crate) async fn by(time: ManualTime) -> Self {
+        Self::made(Config::default(), TimeSource::Manual(time)).await
+    }
+
+    async fn made(config: Config, time: TimeSource) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let address = "127.0.0.1:0".parse().expect("an address");
-        let config = Config { deadlocks, ..Config::default() };
-        let mut world = Self { directory, address, config, server: None };
+        let mut world = Self { directory, address, config, time, server: None };
         world.start().await;
         world
     }
 
     pub(crate) async fn start(&mut self) {
         let node = conclave_server::Options::new(self.directory.path().join("data"));
-        let node = conclave_server::Options { config: self.config.clone(), ..node };
+        let (config, time) = (self.config.clone(), self.time.clone());
+        let node = conclave_server::Options { config, time, ..node };
         let options = ServeOptions { listen: self.address, ..ServeOptions::new(node) };
         let server = Server::start(options).await.expect("it starts");
         self.address = server.address();
@@ -74,16 +83,7 @@ pub(crate) async fn open(client: &Client, name: &str, ttl: Duration) -> Session 
     client.open(SessionOptions::ttl(ttl).name(name)).await.expect("there is room")
 }
 
-/// Waits until something is so; panics if it does not come to be.
-pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl FnMut() -> F) {
-    for _ in 0..2000 {
-        if is_so().await {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("it never came to be that {what}");
-}
+pub(crate) use conclave_testing::until_async as until;
 
 /// Waits until so many wait for a lock.
 pub(crate) async fn until_waiting(client: &Client, lock: &str, waiting: u64) {

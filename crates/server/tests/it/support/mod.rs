@@ -6,7 +6,6 @@ pub(crate) mod node;
 pub(crate) mod stream;
 
 use std::path::Path;
-use std::time::Duration;
 
 use conclave_api::v1;
 use conclave_server::{Options, ServeOptions, Server};
@@ -88,8 +87,7 @@ pub(crate) fn request(method: &str, path: &str, headers: &str, body: &str) -> St
 
 pub(crate) async fn send(server: &Server, bytes: &[u8]) -> Answer {
     let io = TcpStream::connect(server.address()).await.expect("it listens");
-    let answer = tokio::time::timeout(Duration::from_secs(60), exchange(io, bytes)).await;
-    answer.expect("it answers")
+    conclave_testing::in_time("an answer", exchange(io, bytes)).await
 }
 
 /// Sends a message as gRPC frames it, over HTTP/1.
@@ -122,13 +120,7 @@ pub(crate) async fn open(server: &Server) -> String {
 
 /// Waits until something is so.
 pub(crate) async fn until(mut is_so: impl FnMut() -> bool) {
-    for _ in 0..12_000 {
-        if is_so() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-    panic!("it did not come to that within a minute");
+    conclave_testing::until_async("what the test waits for", async || is_so()).await;
 }
 
 /// From now on a client hears nothing and says nothing, not even that it does not.

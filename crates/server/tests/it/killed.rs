@@ -4,7 +4,7 @@
 //! `CONCLAVE_KILLS` says how often, if not two hundred times.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -14,41 +14,19 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use conclave_client::{Client, Options, Session, SessionOptions};
-use conclave_server::{ServeOptions, Server};
-
-/// Set in the process that is going to be killed: where it listens, and where it keeps its data.
-const VICTIM: &str = "CONCLAVE_TEST_SERVER";
-
-/// Not a test, but what the test below starts: a server.
-#[tokio::test(flavor = "multi_thread")]
-async fn victim() {
-    let Ok(place) = std::env::var(VICTIM) else { return };
-    let (address, directory) = place.split_once(' ').expect("an address and a directory");
-    let mut node = conclave_server::Options::new(directory);
-    // So that it is also killed while it writes snapshots and cuts its log.
-    node.snapshot_every = 100;
-    let listen = address.parse().expect("an address");
-    let server = Server::start(ServeOptions { listen, ..ServeOptions::new(node) }).await;
-    let server = server.expect("it starts");
-    // Past libtest, which would keep it until the end.
-    writeln!(std::io::stderr(), "up at {}", server.address()).expect("somebody listens");
-    std::future::pending::<()>().await;
-}
+use conclave_testing::{LIMIT, eventually_async, until_async};
 
 fn start(address: SocketAddr, directory: &Path) -> Child {
-    let mut child = Command::new(std::env::current_exe().expect("Linux tells"))
-        .args(["--exact", "killed::victim", "--nocapture", "--test-threads=1"])
-        .env(VICTIM, format!("{address} {}", directory.display()))
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
+    let mut child = Command::new(env!("CARGO_BIN_EXE_conclave-test-process"))
+        .args(["serve", &address.to_string()])
+        .arg(directory)
+        .stdout(Stdio::piped())
         .spawn()
         .expect("it starts");
-    let mut said = BufReader::new(child.stderr.take().expect("it is piped"));
-    let mut heard = String::new();
-    while !heard.contains("up at") {
-        let more = said.read_line(&mut heard).expect("text");
-        assert!(more > 0, "the server did not come up: {heard}");
-    }
+    let mut said = String::new();
+    let mut out = BufReader::new(child.stdout.take().expect("it is piped"));
+    out.read_line(&mut said).expect("text");
+    assert!(said.starts_with("up at"), "the server did not come up: {said:?}");
     child
 }
 
@@ -84,7 +62,7 @@ const TTL: Duration = Duration::from_secs(3600);
 
 async fn session(address: SocketAddr, name: &str) -> Session {
     let options = Options::new(address.to_string()).name(name);
-    let options = options.connect_timeout(Duration::from_secs(60));
+    let options = options.connect_timeout(LIMIT);
     let client = Client::connect(options).await.expect("it is up");
     client.open(SessionOptions::ttl(TTL)).await.expect("there is room")
 }
@@ -130,21 +108,19 @@ async fn killed_two_hundred_times_it_loses_no_lock_and_grants_none_twice() {
         }
         // After some work, at some moment of it.
         let before = history.grants.load(Ordering::Relaxed);
-        while history.grants.load(Ordering::Relaxed) < before + 5 + kill % 17 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+        until_async("some more grants", async || {
             assert!(workers.iter().all(|worker| !worker.is_finished()), "a worker has failed");
-        }
+            history.grants.load(Ordering::Relaxed) >= before + 5 + kill % 17
+        })
+        .await;
         server.kill().expect("it was alive");
         server.wait().expect("it is dead");
         server = start(address, &data);
         let guard = &kept[(kill as usize * 7) % kept.len()];
         assert!(guard.is_held(), "{:?} was lost", guard.locks());
         // A first call may fail over the connection that was cut.
-        let reasons = loop {
-            if let Ok(reasons) = client.why(guard.locks()[0].as_str()).await {
-                break reasons;
-            }
-        };
+        let lock = guard.locks()[0].as_str();
+        let reasons = eventually_async("an answer", async || client.why(lock).await.ok()).await;
         let lock = reasons.lock.expect("somebody holds it");
         assert_eq!(lock.holders.len(), 1, "{lock:?}");
         assert_eq!(lock.holders[0].token, guard.token(), "{lock:?}");

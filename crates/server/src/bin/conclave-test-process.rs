@@ -1,0 +1,50 @@
+//! What tests start as processes of their own, to kill them: `conclave-test-process ROLE ARGUMENTS`.
+
+use std::io::Write as _;
+
+use conclave_server::{Node, Options, ServeOptions, Server};
+
+#[path = "../../tests/it/support/node.rs"]
+mod node;
+
+#[tokio::main]
+async fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["acquire", directory] => acquire(directory).await,
+        ["serve", address, directory] => serve(address, directory).await,
+        _ => {
+            eprintln!("a part of tests: conclave-test-process acquire DATA | serve ADDRESS DATA");
+            std::process::exit(2);
+        }
+    }
+}
+
+/// Prints a line, which is on its way before the next thing is done.
+fn say(line: &str) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{line}").and_then(|()| out.flush()).expect("the test reads it");
+}
+
+/// Acquires locks one after the other and says of each when it has it, until it is killed.
+async fn acquire(directory: &str) {
+    let options = Options { snapshot_every: 200, ..Options::new(directory) };
+    let node = Node::open(options).await.expect("a node");
+    let session = node::open_session(&node).await;
+    for number in 1.. {
+        let lock = format!("{session}/{number}");
+        let token = node::acquire(&node, session, number, &lock).await;
+        say(&format!("{lock} {token}"));
+    }
+}
+
+/// A server, until it is killed.
+async fn serve(address: &str, directory: &str) {
+    // So that it is also killed while it writes snapshots and cuts its log.
+    let node = Options { snapshot_every: 100, ..Options::new(directory) };
+    let listen = address.parse().expect("an address");
+    let server = Server::start(ServeOptions { listen, ..ServeOptions::new(node) }).await;
+    say(&format!("up at {}", server.as_ref().expect("it starts").address()));
+    std::future::pending::<()>().await;
+}
