@@ -22,7 +22,8 @@ macro_rules! codes {
                 match self { $(Self::$name => $text,)+ }
             }
 
-            /// The status of HTTP. A wait that took too long is a conflict, for a client that says how long it wants
+            /// The status of HTTP. 400 is for what the description of the interface excludes; what contradicts itself or
+            /// what the session has is a conflict. A wait that took too long is a conflict, for a client that says how long it wants
             /// to wait does not want programs on the way to ask again, which they do after a time-out.
             pub const fn http_status(self) -> u16 {
                 match self { $(Self::$name => $http,)+ }
@@ -65,23 +66,23 @@ codes! {
     /// A session with this key was opened with another token.
     KeyTaken = "key-taken", 409, AlreadyExists;
     /// The answer to a request that is made again is not kept any more.
-    Forgotten = "forgotten", 412, FailedPrecondition;
+    Forgotten = "forgotten", 409, FailedPrecondition;
     /// The request had been granted, and that is over.
-    Lost = "lost", 412, FailedPrecondition;
+    Lost = "lost", 409, FailedPrecondition;
     /// The session ended while the request waited.
-    SessionEnded = "session-ended", 412, FailedPrecondition;
+    SessionEnded = "session-ended", 409, FailedPrecondition;
     /// A lock or an election needs a name.
     NoName = "no-name", 400, InvalidArgument;
     /// A request for locks has to name one.
     NoLocks = "no-locks", 400, InvalidArgument;
     /// A request for locks names one twice.
-    Twice = "twice", 400, InvalidArgument;
+    Twice = "twice", 409, InvalidArgument;
     /// Only a request for one lock can take it again.
-    ReentrantOnlyAlone = "reentrant-only-alone", 400, InvalidArgument;
+    ReentrantOnlyAlone = "reentrant-only-alone", 409, InvalidArgument;
     /// A time-to-live or a grace period is out of bounds.
     BadSpan = "bad-span", 400, InvalidArgument;
     /// So many of so many permits cannot be taken.
-    BadPermits = "bad-permits", 400, InvalidArgument;
+    BadPermits = "bad-permits", 409, InvalidArgument;
     /// The lock is in use as another kind of lock, or with another number of permits.
     OtherKind = "other-kind", 409, AlreadyExists;
     /// The owner waits already.
@@ -95,21 +96,21 @@ codes! {
     /// The owner holds the lock already.
     AlreadyHeld = "already-held", 409, AlreadyExists;
     /// The owner holds the lock already, but not as much of it.
-    NeedsUpgrade = "needs-upgrade", 412, FailedPrecondition;
+    NeedsUpgrade = "needs-upgrade", 409, FailedPrecondition;
     /// Only what is shared can be upgraded.
-    NotShared = "not-shared", 412, FailedPrecondition;
+    NotShared = "not-shared", 409, FailedPrecondition;
     /// Only what is held exclusively can be downgraded.
-    NotExclusive = "not-exclusive", 412, FailedPrecondition;
+    NotExclusive = "not-exclusive", 409, FailedPrecondition;
     /// The session does not hold the lock.
-    NotHeld = "not-held", 412, FailedPrecondition;
+    NotHeld = "not-held", 409, FailedPrecondition;
     /// The session holds the lock, but by another grant.
-    StaleToken = "stale-token", 412, FailedPrecondition;
+    StaleToken = "stale-token", 409, FailedPrecondition;
     /// There is no session of that number to hand the lock to.
-    UnknownReceiver = "unknown-receiver", 412, FailedPrecondition;
+    UnknownReceiver = "unknown-receiver", 409, FailedPrecondition;
     /// The session that the lock is to be handed to does not wait for it.
-    NotWaiting = "not-waiting", 412, FailedPrecondition;
+    NotWaiting = "not-waiting", 409, FailedPrecondition;
     /// The session that the lock is to be handed to would still have to wait.
-    CannotTake = "cannot-take", 412, FailedPrecondition;
+    CannotTake = "cannot-take", 409, FailedPrecondition;
     /// The wait was in a deadlock, and it was chosen to end.
     Deadlock = "deadlock", 409, Aborted;
     /// Under wait-die: it would have to wait for an older one.
@@ -119,7 +120,7 @@ codes! {
     /// The session stands in this election already.
     AlreadyCandidate = "already-candidate", 409, AlreadyExists;
     /// The session does not lead, or not with this term.
-    NotLeader = "not-leader", 412, FailedPrecondition;
+    NotLeader = "not-leader", 409, FailedPrecondition;
     /// Nobody holds or leads it.
     Free = "free", 404, NotFound;
 }

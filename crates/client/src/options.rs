@@ -13,8 +13,10 @@ use crate::time::TimeSource;
 pub struct Options {
     /// The servers: `host:port`, `http://host:port` or `https://host:port`.
     pub endpoints: Vec<String>,
-    /// What the client is let in by.
+    /// What the client is let in by. It is not sent to another machine without TLS, unless `insecure_token` says so.
     pub token: Option<Secret>,
+    /// Whether the token may be sent in the clear, to other machines, too: where nobody else can listen in.
+    pub insecure_token: bool,
     /// How to talk to the servers in secret.
     pub tls: Option<Tls>,
     /// What the client is called, for people; the program's name unless told otherwise.
@@ -36,6 +38,7 @@ impl Options {
         Self {
             endpoints: endpoints.filter(|one| !one.is_empty()).map(str::to_owned).collect(),
             token: None,
+            insecure_token: false,
             tls: None,
             name: program(),
             host: machine(),
@@ -48,7 +51,7 @@ impl Options {
     /// The options that the environment gives, as it does to a program that `conclave lock` runs:
     /// `CONCLAVE_ENDPOINTS`, `CONCLAVE_AUTH_TOKEN` or `CONCLAVE_AUTH_TOKEN_FILE`, and for TLS `CONCLAVE_CA`,
     /// `CONCLAVE_CERT`, `CONCLAVE_KEY` (files in PEM) and `CONCLAVE_SERVER_NAME`, or `CONCLAVE_TLS=true` to trust the
-    /// authorities of the system.
+    /// authorities of the system. `CONCLAVE_INSECURE_TOKEN=true` lets the token be sent without TLS.
     pub fn from_env() -> Result<Self, Error> {
         Self::from_variables(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
     }
@@ -66,6 +69,8 @@ impl Options {
         } else if let Some(token) = variable("CONCLAVE_AUTH_TOKEN") {
             options = options.token(token);
         }
+        options.insecure_token =
+            variable("CONCLAVE_INSECURE_TOKEN").is_some_and(|value| !is_no(&value));
         let secret = variable("CONCLAVE_TLS").is_some_and(|it| !is_no(&it))
             || options.endpoints.iter().any(|one| one.starts_with("https://"));
         let ca = file("CONCLAVE_CA").transpose()?;
@@ -84,6 +89,13 @@ impl Options {
     #[must_use]
     pub fn token(mut self, token: impl Into<Secret>) -> Self {
         self.token = Some(token.into());
+        self
+    }
+
+    /// The same, and the token may be sent in the clear, to other machines, too.
+    #[must_use]
+    pub fn insecure_token(mut self, may: bool) -> Self {
+        self.insecure_token = may;
         self
     }
 
@@ -258,6 +270,45 @@ mod tests {
         assert!(secret("true") && secret("1") && !secret("false"));
         let missing = |name: &str| (name == "CONCLAVE_CA").then(|| "/no/such/file".to_owned());
         assert_eq!(Options::from_variables(missing).expect_err("no file").code(), "bad-options");
+    }
+
+    #[test]
+    fn a_token_is_not_sent_to_another_machine_in_the_clear() {
+        let with = |endpoints: &str| Options::new(endpoints).token("hush");
+        for here in ["127.0.0.1:1", "[::1]:1", "localhost:1", "127.8.8.8:1", "http://localhost:1"] {
+            assert!(with(here).places().is_ok(), "{here}");
+        }
+        for there in ["10.0.0.1:1", "db:1", "http://localhost.example.org:1", "127.0.0.1:1,db:1"] {
+            let error = with(there).places().err().expect(there);
+            let message = error.to_string();
+            assert!(message.contains("--ca") && message.contains("in the clear"), "{message}");
+            assert!(!message.contains("hush"), "{message}");
+            assert!(with(there).insecure_token(true).places().is_ok(), "{there}");
+            assert!(Options::new(there).places().is_ok(), "{there}: there is nothing to hide");
+        }
+        let given = |name: &str| match name {
+            "CONCLAVE_ENDPOINTS" => Some("db:1".to_owned()),
+            "CONCLAVE_AUTH_TOKEN" => Some("hush".to_owned()),
+            _ => None,
+        };
+        assert!(Options::from_variables(given).expect("it is read").places().is_err());
+        let also = |name: &str| match name {
+            "CONCLAVE_INSECURE_TOKEN" => Some("true".to_owned()),
+            name => given(name),
+        };
+        assert!(Options::from_variables(also).expect("it is read").places().is_ok());
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_port_is_said() {
+        let why = |address: &str| match Options::new(address).places() {
+            Ok(_) => panic!("{address} makes sense"),
+            Err(error) => error.to_string(),
+        };
+        assert!(why("localhost").contains("has no port"), "{}", why("localhost"));
+        for strange in ["localhost:99999", "[::1]:65536", "localhost:0"] {
+            assert!(why(strange).contains("from 1 to 65535"), "{}", why(strange));
+        }
     }
 
     #[test]

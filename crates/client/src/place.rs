@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -98,13 +99,32 @@ impl Place {
             Some(_) => return Err(bad("begins with neither http nor https")),
         };
         let endpoint = Endpoint::from_shared(uri).map_err(|_| bad("is no host:port"))?;
-        let (Some(host), Some(port)) = (endpoint.uri().host(), endpoint.uri().port()) else {
-            return Err(bad("has no port"));
+        let authority = endpoint.uri().authority().map_or("", |all| all.as_str());
+        let (Some(host), Some(port)) = (endpoint.uri().host(), endpoint.uri().port_u16()) else {
+            // A number that is none of a port is left out by what reads the address.
+            let written = authority.rsplit_once(':').map_or("", |(_, port)| port);
+            let digits = !written.is_empty() && written.bytes().all(|byte| byte.is_ascii_digit());
+            return Err(match digits {
+                true => bad("there is no such port; ports are numbers from 1 to 65535"),
+                false => bad("has no port; write host:port"),
+            });
         };
+        if port == 0 {
+            return Err(bad("there is no such port; ports are numbers from 1 to 65535"));
+        }
         let called =
             HeaderValue::try_from(format!("{host}:{port}")).map_err(|_| bad("is no name"))?;
-        if endpoint.uri().authority().is_some_and(|all| all.as_str().contains('@')) {
+        if authority.contains('@') {
             return Err(bad("has a user in it; who the client is, a token or a certificate says"));
+        }
+        if options.token.is_some()
+            && secret.is_none()
+            && !options.insecure_token
+            && !is_this_machine(host)
+        {
+            return Err(bad("a token is not sent to another machine in the clear, where others could read it; use \
+                            TLS by saying whom to trust (--ca FILE, or --tls for the authorities of the system), \
+                            or --insecure-token if nobody else can listen in"));
         }
         let tls = match &secret {
             None => None,
@@ -201,6 +221,15 @@ impl Place {
     fn strange(&self, answers: impl Display) -> Error {
         let uri = self.endpoint.uri();
         Error::Unreachable(format!("{uri} does not answer as a node does: {answers}"))
+    }
+}
+
+/// Whether a host is this machine, whatever else names mean.
+fn is_this_machine(host: &str) -> bool {
+    let host = host.trim_matches(['[', ']']);
+    match host.parse::<IpAddr>() {
+        Ok(address) => address.is_loopback(),
+        Err(_) => host == "localhost" || host.ends_with(".localhost"),
     }
 }
 

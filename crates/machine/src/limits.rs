@@ -129,9 +129,10 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            name_bytes: 512,
-            label_bytes: 256,
-            value_bytes: 4096,
+            // Clients are held to a quarter of these, in characters, of which none has more than four bytes.
+            name_bytes: 2048,
+            label_bytes: 1024,
+            value_bytes: 16_384,
             sessions: 100_000,
             sessions_per_token: 25_000,
             sessions_per_address: 25_000,

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::keys;
 use crate::listen::HangUp;
 use crate::tokens::Tokens;
-use crate::translate::failed;
+use crate::translate::{self, LABEL, failed};
 
 /// What somebody may do to the names that begin in some way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +126,8 @@ impl Caller {
                 format!("{} has no right to open sessions: it may lock nothing", rights.name);
             return Err(failed(Code::Forbidden, message));
         }
+        translate::fits(&open.name, LABEL, "the name of a session")?;
+        translate::fits(&open.host, LABEL, "the name of a host")?;
         let key = match open.nonce {
             0 => crate::chance().max(1),
             nonce => nonce,

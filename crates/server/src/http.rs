@@ -1,9 +1,10 @@
 //! The same over HTTP, in JSON, for curl and whoever else does without gRPC.
 //!
 //! * `routes` is the table of all that can be asked.
-//! * `body` reads questions, `events` tells what happens to a session, `openapi` describes them, `origin` keeps other people's web pages out.
+//! * `body` reads questions, `events` tells what happens to a session, `openapi` and `constraints` describe them, `origin` keeps other people's web pages out.
 
 mod body;
+mod constraints;
 mod events;
 mod openapi;
 mod origin;
@@ -15,7 +16,8 @@ use axum::Router;
 use axum::body::{Bytes, HttpBody};
 use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::header::{
-    ALLOW, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, RETRY_AFTER, UPGRADE, WWW_AUTHENTICATE,
+    ACCEPT, ALLOW, AUTHORIZATION, CONNECTION, CONTENT_TYPE, HOST, RETRY_AFTER, UPGRADE,
+    WWW_AUTHENTICATE,
 };
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::middleware::{self, Next};
@@ -31,6 +33,7 @@ use v1::ask::What as Asked;
 use v1::tell::What as Told;
 
 use crate::access::{Caller, Right};
+use crate::exposition::Format;
 use crate::grpc::observation;
 use crate::listen::HangUp;
 use crate::node::STOPPING;
@@ -153,8 +156,11 @@ impl Site {
             }
             Does::Metrics => {
                 caller.may_all(Right::Observe)?;
-                let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-                ([(CONTENT_TYPE, kind)], service.node.figures()).into_response()
+                let accepted = request.headers().get_all(ACCEPT).iter();
+                let accepted = accepted.filter_map(|value| value.to_str().ok());
+                let format = Format::among(&accepted.collect::<Vec<_>>().join(","));
+                let figures = format.of(service.node.figures());
+                ([(CONTENT_TYPE, format.content_type())], figures).into_response()
             }
             Does::Talk => self.talk(caller, request)?,
             Does::Live | Does::Ready | Does::Describe | Does::Welcome => {

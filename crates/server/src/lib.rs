@@ -17,12 +17,14 @@
 //!   language and the machine's.
 //! * `talk` is one client's stream, over `grpc`, which has the methods, or `plain`; `http` is the same for curl; `serve`
 //!   puts them together, behind the socket of `listen`, with `tls` if told so; `admission` bounds how many
-//!   there are, and `idle` closes those on which nothing is asked; `metrics` and `process_metrics` are what is counted.
+//!   there are, and `idle` closes those on which nothing is asked; `metrics` and `process_metrics` are what is counted,
+//!   and `exposition` how it is written.
 
 mod access;
 mod admission;
 mod awake;
 mod clock;
+mod exposition;
 mod grpc;
 mod heart;
 mod http;

@@ -19,7 +19,7 @@ use crate::keys;
 use crate::listen::HangUp;
 use crate::node::{Node, STOPPING};
 use crate::outbound::{Answers, Outbound};
-use crate::translate::{self, failed, millis};
+use crate::translate::{self, LABEL, failed, millis};
 
 /// A node, as clients see it.
 pub(crate) struct Service {
@@ -407,7 +407,10 @@ pub(crate) fn number(id: u64) -> Answer<RequestId> {
 }
 
 fn reason(reason: String) -> Answer<Name> {
-    if reason.trim().is_empty() {
+    translate::fits(&reason, LABEL, "a reason")?;
+    // What separates records is no reason, either.
+    let blank = |c: char| c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c);
+    if reason.chars().all(blank) {
         return Err(failed(Code::BadRequest, "a reason is needed; it is recorded"));
     }
     Ok(reason.into())

@@ -16,6 +16,35 @@ pub(crate) fn failed(code: Code, message: impl Into<String>) -> v1::Failed {
     v1::Failed { code: code.as_str().to_owned(), message: message.into(), cycle: Vec::new() }
 }
 
+/// How many characters the name of a lock or an election may have. The machine counts bytes, and allows for the longest
+/// characters: so the bound is one that a description can state.
+pub(crate) const NAME: usize = 512;
+/// How many the name of a session, its host, and a reason may have.
+pub(crate) const LABEL: usize = 256;
+/// How many what a leader proclaims may have, if it is text; otherwise how many bytes.
+pub(crate) const VALUE: usize = 4096;
+
+/// Whether a text has no more than so many characters.
+pub(crate) fn fits(text: &str, most: usize, what: &str) -> Result<(), v1::Failed> {
+    // No text has more characters than bytes.
+    if text.len() <= most || text.chars().count() <= most {
+        return Ok(());
+    }
+    Err(failed(Code::TooLarge, format!("{what} may have at most {most} characters")))
+}
+
+fn value_fits(value: &[u8]) -> Result<(), v1::Failed> {
+    let length = match std::str::from_utf8(value) {
+        Ok(text) => text.chars().count(),
+        Err(_) => value.len(),
+    };
+    if length <= VALUE {
+        return Ok(());
+    }
+    let message = format!("a value may have at most {VALUE} characters, or bytes if it is no text");
+    Err(failed(Code::TooLarge, message))
+}
+
 /// What a session asks of the lock manager.
 pub(crate) fn call(asked: Asked) -> Result<Call, v1::Failed> {
     Ok(match asked {
@@ -36,6 +65,8 @@ pub(crate) fn call(asked: Asked) -> Result<Call, v1::Failed> {
         }
         Asked::Cancel(v1::Cancel { request }) => Call::Cancel { request: RequestId(request) },
         Asked::Campaign(v1::Campaign { election, rank, preempt, grace_ms, value, timeout_ms }) => {
+            fits(&election, NAME, "the name of an election")?;
+            value_fits(&value)?;
             Call::Campaign(Campaign {
                 election: election.into(),
                 rank,
@@ -46,6 +77,7 @@ pub(crate) fn call(asked: Asked) -> Result<Call, v1::Failed> {
             })
         }
         Asked::Proclaim(v1::Proclaim { election, term, value }) => {
+            value_fits(&value)?;
             Call::Proclaim { election: election.into(), term: Token(term), value }
         }
         Asked::Resign(v1::Resign { election, term }) => {
@@ -69,6 +101,7 @@ fn want(want: v1::Want) -> Result<Want, v1::Failed> {
         v1::Mode::Shared => Mode::Shared,
         v1::Mode::Permits => Mode::Permits { take: want.permits.max(1), of: want.of },
     };
+    fits(&want.lock, NAME, "the name of a lock")?;
     if v1::Mode::try_from(want.mode).is_err() {
         return Err(failed(Code::BadRequest, format!("there is no mode {}", want.mode)));
     }

@@ -23,6 +23,9 @@ pub struct ServiceArgs {
     #[arg(long, value_name = "FILE", env = "CONCLAVE_AUTH_TOKEN_FILE")]
     #[arg(help_heading = "Connection")]
     pub auth_token_file: Option<PathBuf>,
+    /// Send the token in the clear, to other machines, too: where nobody else can listen in
+    #[arg(long, env = "CONCLAVE_INSECURE_TOKEN", help_heading = "Connection")]
+    pub insecure_token: bool,
     /// The certificate authority of the nodes, in PEM: use TLS
     #[arg(long, value_name = "FILE", env = "CONCLAVE_CA", help_heading = "Connection")]
     pub ca: Option<PathBuf>,
@@ -68,7 +71,7 @@ impl ServiceArgs {
     fn options(&self) -> Result<Options, Failure> {
         let mut options = Options::new(&self.endpoints).connect_timeout(self.connect_timeout);
         if let Some(token) = self.token()? {
-            options = options.token(token);
+            options = options.token(token).insecure_token(self.insecure_token);
         }
         if let Some(mut tls) = self.tls()? {
             if let (Some(certificate), Some(key)) = (&self.cert, &self.key) {
@@ -132,6 +135,7 @@ impl ServiceArgs {
             all.extend(path.map(|path| (name, path.to_string_lossy().into_owned())));
         }
         all.extend(self.tls.then(|| ("CONCLAVE_TLS", "true".to_owned())));
+        all.extend(self.insecure_token.then(|| ("CONCLAVE_INSECURE_TOKEN", "true".to_owned())));
         all.extend(self.server_name.clone().map(|name| ("CONCLAVE_SERVER_NAME", name)));
         all
     }

@@ -20,9 +20,9 @@ fn names_are_neither_empty_nor_too_long() {
     let mut world = World::new(Policy::default());
     let one = world.open();
     assert_eq!(world.acquire(one, exclusive("")), Err(Error::NoName));
-    assert!(world.acquire(one, exclusive(&"x".repeat(512))).is_ok());
-    let long = world.acquire(one, exclusive(&"x".repeat(513)));
-    assert_eq!(long, limit(Scarce::NameBytes, 512));
+    assert!(world.acquire(one, exclusive(&"x".repeat(2048))).is_ok());
+    let long = world.acquire(one, exclusive(&"x".repeat(2049)));
+    assert_eq!(long, limit(Scarce::NameBytes, 2048));
     assert_eq!(world.machine.counts().locks, 1);
 }
 
@@ -125,11 +125,11 @@ fn labels_and_values_are_not_too_long() {
         rank: 0,
         preempt: false,
         grace: Duration::ZERO,
-        value: vec![0; 4097],
+        value: vec![0; 16_385],
         patience: Patience::Forever,
     };
     let reply = world.call(one, Call::Campaign(campaign));
-    assert_eq!(reply, limit(Scarce::ValueBytes, 4096));
+    assert_eq!(reply, limit(Scarce::ValueBytes, 16_384));
 }
 
 #[test]

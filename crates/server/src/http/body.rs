@@ -97,7 +97,7 @@ impl Fields {
         if body.iter().all(u8::is_ascii_whitespace) {
             return Ok(Self(Map::new()));
         }
-        match serde_json::from_slice(body) {
+        match serde_json::from_slice(body).map(whole) {
             Ok(Value::Object(fields)) => Ok(Self(fields)),
             Ok(_) => Err(Refusal::bad("the body has to be a JSON object: {…}")),
             Err(error) => Err(Refusal::bad(format!("the body is not JSON: {error}"))),
@@ -175,6 +175,24 @@ impl Fields {
     }
 }
 
+/// The same with whole numbers as such: to JSON, 5.0 is as whole as 5, and some programs write it so.
+fn whole(value: Value) -> Value {
+    match value {
+        Value::Number(number) if number.is_f64() => {
+            let float = number.as_f64().filter(|float| float.fract() == 0.0);
+            let whole = float.and_then(|float| match float {
+                0.0..18_446_744_073_709_551_616.0 => Some(Value::from(float as u64)),
+                -9_223_372_036_854_775_808.0..0.0 => Some(Value::from(float as i64)),
+                _ => None,
+            });
+            whole.unwrap_or(Value::Number(number))
+        }
+        Value::Array(all) => all.into_iter().map(whole).collect(),
+        Value::Object(all) => all.into_iter().map(|(name, value)| (name, whole(value))).collect(),
+        other => other,
+    }
+}
+
 /// The fields of a message in an address.
 pub(crate) fn query<T: DeserializeOwned>(uri: &Uri) -> Result<T, Refusal> {
     if !is_text(uri.query().unwrap_or_default()) {
@@ -232,6 +250,20 @@ mod tests {
         assert_eq!(short.expect("it is read"), long.expect("it is read"));
         let both = fields(r#"{"lock":"a","wants":[]}"#).acquire().expect_err("which is meant?");
         assert_eq!(both.failed.message, "either `lock` or `wants`");
+    }
+
+    #[test]
+    fn a_whole_number_may_be_written_with_a_point() {
+        let read = |text: &str| fields(text).acquire().map(|acquire| acquire.timeout_ms);
+        assert_eq!(read(r#"{"lock":"a","timeout_ms":5.0}"#).expect("it is whole"), Some(5));
+        assert_eq!(read(r#"{"lock":"a","timeout_ms":1e3}"#).expect("it is whole"), Some(1000));
+        assert_eq!(fields(r#"{"request":7.0}"#).number().expect("it is whole"), 7);
+        let rank = fields(r#"{"election":"a","rank":-3.0}"#).read::<v1::Campaign>();
+        assert_eq!(rank.expect("it is whole").rank, -3);
+        for wrong in ["5.5", "-1.0", "18446744073709551616", "1e300"] {
+            let text = format!(r#"{{"lock":"a","timeout_ms":{wrong}}}"#);
+            read(&text).expect_err(wrong);
+        }
     }
 
     #[test]

@@ -12,13 +12,14 @@ use prost_types::{
 };
 use serde_json::{Map, Value, json};
 
+use super::constraints::{LAST_NUMBER, constrain, number, required};
 use super::routes::{Gives, Method, ROUTES, Route, Takes};
 
-/// The whole description.
+/// The whole description, but for what begins as HTTP and goes on as something else, which it has no words for.
 pub(crate) fn description() -> Value {
     let words = Words::read();
     let mut paths: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
-    for route in ROUTES {
+    for route in ROUTES.iter().filter(|route| !matches!(route.gives, Gives::Stream)) {
         let method = match route.method {
             Method::Get => "get",
             Method::Post => "post",
@@ -30,7 +31,9 @@ pub(crate) fn description() -> Value {
         "info": {
             "title": "Conclave",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Locks and elections. Names go into bodies and queries, and may contain slashes.",
+            "description": "Locks and elections. Names go into bodies and queries, and may contain slashes. What is \
+                            not described here: `GET /v1/talk` goes on as a stream of messages, with \
+                            `Connection: Upgrade` and `Upgrade: conclave.v1`.",
         },
         "paths": paths,
         "security": [{}, { "token": [] }],
@@ -69,11 +72,10 @@ impl Words {
     }
 
     fn operation(&self, route: &Route) -> Value {
-        let done = if matches!(route.gives, Gives::Stream) { "101" } else { "200" };
         let mut operation = json!({
             "summary": route.about,
             "responses": {
-                done: { "description": "It is done.", "content": content(&route.gives) },
+                "200": { "description": "It is done.", "content": content(&route.gives) },
                 "default": {
                     "description": "It was not done.",
                     "content": { "application/json": { "schema": reference("Failed") } },
@@ -87,7 +89,9 @@ impl Words {
                 let properties = schema["properties"].as_object().cloned().unwrap_or_default();
                 let parameters = properties.into_iter().map(|(name, mut schema)| {
                     let about = schema.as_object_mut().and_then(|all| all.remove("description"));
-                    let mut parameter = json!({ "name": name, "in": "query", "schema": schema });
+                    let needed = required(message).contains(&name.as_str());
+                    let mut parameter =
+                        json!({ "name": name, "in": "query", "required": needed, "schema": schema });
                     if let Some(about) = about {
                         parameter["description"] = about;
                     }
@@ -101,28 +105,56 @@ impl Words {
         operation
     }
 
-    /// A body with the fields of several messages.
+    /// A body with the fields of several messages. One lock needs no list, but then there must be none.
     fn body(&self, messages: &[&str], for_session: bool) -> Value {
-        let mut properties = Map::new();
+        let schema = match messages {
+            ["Acquire", "Want"] => json!({ "oneOf": [
+                self.fields(&["Acquire", "Want"], for_session, &["wants"]),
+                self.fields(&["Acquire"], for_session, &[]),
+            ] }),
+            // Of all sessions of a token, a host or an address.
+            ["EndSessions"] => {
+                let origins = ["opened_by", "host", "address"];
+                let one = origins.map(|origin| {
+                    let others: Vec<&str> =
+                        origins.into_iter().filter(|other| *other != origin).collect();
+                    let mut one = self.fields(messages, for_session, &others);
+                    one["required"] = json!([origin, "reason"]);
+                    one
+                });
+                json!({ "oneOf": one })
+            }
+            messages => self.fields(messages, for_session, &[]),
+        };
+        let needed = for_session || messages.iter().any(|message| !required(message).is_empty());
+        json!({ "required": needed, "content": { "application/json": { "schema": schema } } })
+    }
+
+    /// The fields of several messages, but for some.
+    fn fields(&self, messages: &[&str], for_session: bool, but_for: &[&str]) -> Value {
+        let (mut properties, mut needed) = (Map::new(), Vec::new());
         if for_session {
             properties.insert("session".into(), handle());
             let about = "The number of the request, if it is to be made again or cancelled.";
-            let number = json!({ "type": "integer", "minimum": 1, "description": about });
+            let number = described(number(1, LAST_NUMBER), Some(&about.to_owned()));
             properties.insert("request".into(), number);
+            needed.push("session");
         }
         for message in messages {
+            needed.extend(required(message));
             if let Value::Object(more) = &self.message_named(message)["properties"] {
                 properties.extend(more.clone());
             }
         }
-        let needed: &[&str] = if for_session { &["session"] } else { &[] };
-        let schema = json!({
+        let here = |field: &str| !but_for.contains(&field);
+        properties.retain(|field, _| here(field));
+        needed.retain(|field| here(field));
+        json!({
             "type": "object",
             "properties": properties,
             "required": needed,
             "additionalProperties": false,
-        });
-        json!({ "required": true, "content": { "application/json": { "schema": schema } } })
+        })
     }
 
     fn schemas(&self) -> Value {
@@ -152,10 +184,16 @@ impl Words {
                 let about = self
                     .comments
                     .get([path.as_slice(), &[FIELD, index as i32]].concat().as_slice());
-                (field.name().to_owned(), described(schema(field), about))
+                let schema = constrain(message.name(), field.name(), schema(field));
+                (field.name().to_owned(), described(schema, about))
             })
             .collect();
-        let schema = json!({ "type": "object", "properties": properties });
+        let mut schema = json!({ "type": "object", "properties": properties });
+        let needed = required(message.name());
+        if !needed.is_empty() {
+            schema["required"] = json!(needed);
+            schema["additionalProperties"] = json!(false);
+        }
         described(schema, self.comments.get(path.as_slice()))
     }
 
@@ -197,11 +235,10 @@ fn schema(field: &FieldDescriptorProto) -> Value {
         Type::String => json!({ "type": "string" }),
         // What a leader proclaims is mostly text.
         Type::Bytes => json!({ "type": "string" }),
-        Type::Uint32 => json!({ "type": "integer", "format": "uint32", "minimum": 0 }),
-        Type::Uint64 | Type::Fixed64 => {
-            json!({ "type": "integer", "format": "uint64", "minimum": 0 })
-        }
-        _ => json!({ "type": "integer", "format": "int64" }),
+        Type::Uint32 => number(0, u32::MAX),
+        Type::Uint64 | Type::Fixed64 => number(0, u64::MAX),
+        Type::Sint32 | Type::Int32 => number(i32::MIN, i32::MAX),
+        _ => number(i64::MIN, i64::MAX),
     };
     if field.label() == Label::Repeated {
         json!({ "type": "array", "items": one })
@@ -219,7 +256,7 @@ fn reference(message: &str) -> Value {
 fn handle() -> Value {
     json!({
         "type": "string",
-        "pattern": "^[0-9]+\\.[0-9a-f]{16}$",
+        "pattern": "^[0-9]{1,19}\\.[0-9a-f]{16}$",
         "description": "The session, as it was given. Whoever knows it may act for the session.",
     })
 }
@@ -229,13 +266,17 @@ fn content(gives: &Gives) -> Value {
         Gives::Message(message) => json!({ "application/json": { "schema": reference(message) } }),
         Gives::Handle => json!({ "application/json": { "schema": {
             "type": "object",
-            "properties": { "session": handle(), "ttl_ms": { "type": "integer", "minimum": 0 } },
+            "properties": { "session": handle(), "ttl_ms": number(0, u64::MAX) },
         } } }),
         Gives::Events(message) => {
             let about = format!("Each `data:` line is JSON: {message}.");
             json!({ "text/event-stream": { "schema": { "type": "string", "description": about } } })
         }
         Gives::Text => json!({ "text/plain": { "schema": { "type": "string" } } }),
+        Gives::Figures => json!({
+            "text/plain": { "schema": { "type": "string" } },
+            "application/openmetrics-text": { "schema": { "type": "string" } },
+        }),
         Gives::Json => json!({ "application/json": { "schema": { "type": "object" } } }),
         Gives::Stream => json!({}),
     }
@@ -248,19 +289,54 @@ mod tests {
     #[test]
     fn every_route_is_described_with_what_it_takes() {
         let all = description();
-        for route in ROUTES {
+        for route in ROUTES.iter().filter(|route| route.path != "/v1/talk") {
             let method = format!("{:?}", route.method).to_lowercase();
             assert_eq!(all["paths"][route.path][&method]["summary"], route.about, "{}", route.path);
         }
         let acquire = &all["paths"]["/v1/acquire"]["post"]["requestBody"]["content"];
-        let acquire = &acquire["application/json"]["schema"]["properties"];
-        for field in ["session", "request", "lock", "mode", "wants", "timeout_ms"] {
-            assert!(acquire[field].is_object(), "{field} is missing in {acquire}");
+        let [one, several] = [0, 1].map(|at| &acquire["application/json"]["schema"]["oneOf"][at]);
+        for field in ["session", "request", "lock", "mode", "timeout_ms"] {
+            assert!(one["properties"][field].is_object(), "{field} is missing in {one}");
         }
-        let about = acquire["timeout_ms"]["description"].as_str().expect("it has a comment");
+        assert!(one["properties"]["wants"].is_null() && several["properties"]["lock"].is_null());
+        assert_eq!(one["required"], json!(["session", "lock"]));
+        assert_eq!(several["required"], json!(["session", "wants"]));
+        let about = one["properties"]["timeout_ms"]["description"].as_str();
+        let about = about.expect("it has a comment");
         assert!(about.starts_with("For how long it may take: 0 means"), "{about}");
         let modes = &all["components"]["schemas"]["Mode"]["enum"];
         assert_eq!(*modes, json!(["exclusive", "shared", "permits"]));
+    }
+
+    #[test]
+    fn what_is_refused_for_its_form_is_excluded_by_the_description() {
+        let all = description();
+        let body = |path: &str| {
+            let body = &all["paths"][path]["post"]["requestBody"];
+            let schema = body["content"]["application/json"]["schema"].clone();
+            (body["required"].clone(), schema)
+        };
+        let (required, open) = body("/v1/sessions");
+        assert_eq!(required, json!(false), "a session can be opened without a word");
+        let ttl = &open["properties"]["ttl_ms"]["anyOf"];
+        assert_eq!((&ttl[0]["const"], &ttl[1]["minimum"]), (&json!(0), &json!(100)));
+        let (required, release) = body("/v1/release");
+        assert_eq!(required, json!(true));
+        assert_eq!(release["required"], json!(["session", "lock"]));
+        let lock = &release["properties"]["lock"];
+        assert_eq!((&lock["minLength"], &lock["maxLength"]), (&json!(1), &json!(512)));
+        assert_eq!(body("/v1/cancel").1["required"], json!(["session", "request"]));
+        let reason = body("/v1/admin/release").1["properties"]["reason"].clone();
+        assert_eq!((&reason["minLength"], &reason["pattern"]), (&json!(1), &json!("\\S")));
+        let page = all["paths"]["/v1/locks"]["get"]["parameters"].as_array().expect("a list");
+        let limit =
+            page.iter().find(|parameter| parameter["name"] == "limit").expect("it is there");
+        assert_eq!(limit["schema"]["maximum"], json!(u32::MAX));
+        let why = &all["paths"]["/v1/why"]["get"]["parameters"][0];
+        assert_eq!((&why["required"], &why["schema"]["minLength"]), (&json!(true), &json!(1)));
+        let metrics = &all["paths"]["/metrics"]["get"]["responses"]["200"]["content"];
+        assert!(metrics["text/plain"].is_object());
+        assert!(metrics["application/openmetrics-text"].is_object());
     }
 
     #[test]

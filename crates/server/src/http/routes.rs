@@ -42,6 +42,8 @@ pub(crate) enum Gives {
     /// A message whenever something changes.
     Events(&'static str),
     Text,
+    /// Metrics.
+    Figures,
     Json,
     /// Messages in both directions.
     Stream,
@@ -99,7 +101,7 @@ const fn post(
 }
 
 use Does as Do;
-use Gives::{Events, Handle, Json, Message, Stream, Text};
+use Gives::{Events, Figures, Handle, Json, Message, Stream, Text};
 use Takes::{Body, Nothing, Query, Session};
 
 /// Every route there is.
@@ -272,7 +274,13 @@ pub(crate) static ROUTES: &[Route] = &[
         Message("Done"),
         Do::Depose,
     ),
-    get("/metrics", "Figures for Prometheus.", Nothing, Text, Do::Metrics),
+    get(
+        "/metrics",
+        "Figures for Prometheus, in the format that `Accept` asks for: OpenMetrics, or the older text.",
+        Nothing,
+        Figures,
+        Do::Metrics,
+    ),
     get("/health", "Whether the process is there. Needs no token.", Nothing, Json, Do::Live),
     get(
         "/ready",

@@ -7,12 +7,10 @@ use crate::support::stream::{upgrade, upgrade_at};
 use crate::support::{Answer, exchange, get, grpc, open, options, post, request, server, until};
 use conclave_api::v1;
 use conclave_server::{Bounds, Node, Options, ServeError, ServeOptions, Server};
+use conclave_testing::{in_time, until_async};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-
-/// No test waits longer for anything.
-const LONG: Duration = Duration::from_secs(120);
 
 async fn with_bounds(directory: &std::path::Path, bounds: Bounds) -> Server {
     Server::start(ServeOptions { bounds, ..options(directory) }).await.expect("it starts")
@@ -21,8 +19,7 @@ async fn with_bounds(directory: &std::path::Path, bounds: Bounds) -> Server {
 /// Reads until the other side ends the connection.
 async fn ended(mut io: TcpStream) -> Vec<u8> {
     let mut told = Vec::new();
-    let ended = tokio::time::timeout(LONG, io.read_to_end(&mut told)).await;
-    drop(ended.expect("the connection is ended"));
+    drop(in_time("the end of the connection", io.read_to_end(&mut told)).await);
     told
 }
 
@@ -153,7 +150,7 @@ async fn beyond_the_bound_a_client_is_told_why_it_is_not_let_in() {
     assert!(!text.contains("conclave_connections_refused_total 0"), "{text}");
     // When one has gone, another is let in.
     drop((one, two));
-    while get(&server, "/v1/status").await.status != 200 {}
+    until_async("there is room", async || get(&server, "/v1/status").await.status == 200).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -194,7 +191,7 @@ async fn who_waits_when_the_server_stops_is_told_so_and_granted_nothing() {
     half.write_all(bytes).await.expect("it listens");
     let stream = upgrade_at(address, &[]).await;
     until(|| server.node().look(|machine| machine.counts().waits) == 2).await;
-    tokio::time::timeout(LONG, server.stop()).await.expect("it stops").expect("it stops well");
+    in_time("the stop", server.stop()).await.expect("it stops");
     let told = waiter.await.expect("it has ended");
     assert_eq!(told.refused(), (503, "unavailable".to_owned()), "{told:?}");
     assert!(told.body.contains("stopping"), "{told:?}");
@@ -240,7 +237,7 @@ async fn what_a_server_grants_before_it_stops_is_told_and_nothing_else_is_grante
         }
         let served = || server.node().look(|machine| machine.counts().waits) > 2;
         until(served).await;
-        tokio::time::timeout(LONG, server.stop()).await.expect("it stops").expect("it stops well");
+        in_time("the stop", server.stop()).await.expect("it stops");
         let mut believed = Vec::new();
         for client in clients {
             believed.extend(client.await.expect("it has ended"));
@@ -280,4 +277,97 @@ async fn who_waits_over_http_is_not_lost_for_want_of_renewals() {
     let body = json!({ "session": holder, "lock": "disk", "token": token }).to_string();
     assert_eq!(post(&server, "/v1/release", &body).await.status, 200);
     assert_eq!(waiter.await.expect("it has ended").status, 200);
+}
+
+/// Set in the process that is the server and may have few open files: its directory.
+const FEW_FILES: &str = "CONCLAVE_TEST_FEW_FILES";
+/// How many it may have at first, and when it has raised its limit.
+const AT_FIRST: usize = 64;
+const AT_MOST: usize = 256;
+
+/// A server with few open files; it says where it listens, and what comes of a snapshot whenever it is told to write one.
+async fn serve_with_few_files(directory: &str) {
+    use std::io::Write;
+    let files = conclave_server::raise_descriptor_limit().expect("it may be raised");
+    assert_eq!(files, AT_MOST);
+    let server = server(directory.as_ref()).await;
+    // Past libtest, which would keep it until the end.
+    let say = |what: &str| std::io::stderr().write_all(what.as_bytes()).expect("somebody listens");
+    say(&format!("{}\n", server.address()));
+    for line in std::io::stdin().lines() {
+        line.expect("text");
+        server.node().snapshot().await.expect("the node goes on");
+        say("written\n");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_without_files_for_more_clients_has_some_for_itself() {
+    use std::io::{BufRead, BufReader, Write};
+    use std::process::{Command, Stdio};
+    if let Ok(directory) = std::env::var(FEW_FILES) {
+        serve_with_few_files(&directory).await;
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let script = format!("ulimit -Sn {AT_FIRST} && ulimit -Hn {AT_MOST} && exec \"$0\" \"$@\"");
+    let test = "connections::a_node_without_files_for_more_clients_has_some_for_itself";
+    let mut node = Command::new("sh")
+        .args(["-c", &script])
+        .arg(std::env::current_exe().expect("Linux tells"))
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(FEW_FILES, directory.path())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut orders = node.stdin.take().expect("it is piped");
+    let mut reports = BufReader::new(node.stderr.take().expect("it is piped")).lines();
+    let mut report =
+        || tokio::task::block_in_place(|| reports.next().expect("it goes on").expect("text"));
+    let address: std::net::SocketAddr = report().parse().expect("an address");
+    let ask = async |io: &mut TcpStream, method: &str, path: &str, body: &str| {
+        let asked = request(method, path, "", body).replace("connection: close\r\n", "");
+        io.write_all(asked.as_bytes()).await.expect("it listens");
+        answer(io).await
+    };
+    let mut first = TcpStream::connect(address).await.expect("it listens");
+    assert!(ask(&mut first, "GET", "/ready", "").await.starts_with("HTTP/1.1 200 "));
+    // As many as it takes, and then some more.
+    let (mut let_in, mut refused) = (Vec::new(), 0);
+    let hello =
+        "GET /v1/talk HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: conclave.v1\r\n\r\n";
+    while refused < 40 {
+        let mut io = TcpStream::connect(address).await.expect("it listens");
+        io.write_all(hello.as_bytes()).await.expect("it listens");
+        let mut told = [0; 12];
+        in_time("an answer", io.read_exact(&mut told)).await.expect("it answers");
+        match &told {
+            b"HTTP/1.1 101" => let_in.push(io),
+            b"HTTP/1.1 503" => refused += 1,
+            told => panic!("{}", String::from_utf8_lossy(told)),
+        }
+        assert!(let_in.len() < AT_MOST, "there is no bound");
+    }
+    assert!(let_in.len() > AT_FIRST, "the limit was not raised: {}", let_in.len());
+    // The node still has files of its own: for snapshots and the log.
+    for _ in 0..3 {
+        orders.write_all(b"write\n").expect("it reads");
+        assert_eq!(report(), "written");
+        let opened = ask(&mut first, "POST", "/v1/sessions", "{}").await;
+        assert!(opened.starts_with("HTTP/1.1 200 "), "{opened}");
+    }
+    assert!(ask(&mut first, "GET", "/ready", "").await.starts_with("HTTP/1.1 200 "));
+    let figures = ask(&mut first, "GET", "/metrics", "").await;
+    assert!(figures.contains("conclave_accept_errors_total 0\n"), "{figures}");
+    // When they have gone, others are let in.
+    drop(let_in);
+    until_async("there is room", async || {
+        let io = TcpStream::connect(address).await.expect("it listens");
+        exchange(io, request("GET", "/v1/status", "", "").as_bytes()).await.status == 200
+    })
+    .await;
+    drop(orders);
+    assert!(node.wait().expect("it ends").success());
 }

@@ -39,7 +39,7 @@ async fn a_lock_is_had_seen_and_given_back_with_curl_alone() {
     let body = json!({ "session": session, "lock": "backup/db", "token": token }).to_string();
     assert_eq!(post(&server, "/v1/release", &body).await.json(), json!({ "left": 0 }));
     let again = post(&server, "/v1/release", &body).await;
-    assert_eq!(again.refused(), (412, "not-held".to_owned()));
+    assert_eq!(again.refused(), (409, "not-held".to_owned()));
     let body = json!({ "session": session }).to_string();
     assert_eq!(post(&server, "/v1/keepalive", &body).await.json(), json!({ "gone": [] }));
     assert_eq!(post(&server, "/v1/close", &body).await.status, 200);
@@ -105,9 +105,9 @@ async fn what_cannot_be_had_is_refused_with_a_code_and_a_status_that_say_why() {
     let refused = ask("/v1/acquire", &two, json!({ "lock": "a", "timeout_ms": 20 })).await;
     assert_eq!(refused.refused(), (409, "timed-out".to_owned()));
     let refused = ask("/v1/release", &two, json!({ "lock": "a", "token": held })).await;
-    assert_eq!(refused.refused(), (412, "not-held".to_owned()));
+    assert_eq!(refused.refused(), (409, "not-held".to_owned()));
     let refused = ask("/v1/release", &one, json!({ "lock": "a", "token": 999 })).await;
-    assert_eq!(refused.refused(), (412, "stale-token".to_owned()));
+    assert_eq!(refused.refused(), (409, "stale-token".to_owned()));
     // One waits for the other, and the other for the one.
     let (waits, dies) = tokio::join!(ask("/v1/acquire", &one, json!({ "lock": "b" })), async {
         until(|| server.node().look(|machine| machine.counts().waits) == 1).await;
@@ -152,7 +152,7 @@ async fn a_leader_is_elected_proclaims_is_observed_and_deposed() {
     let body =
         json!({ "session": session, "election": "web", "term": elected["term"] }).to_string();
     let late = post(&server, "/v1/resign", &body).await;
-    assert_eq!(late.refused(), (412, "not-leader".to_owned()));
+    assert_eq!(late.refused(), (409, "not-leader".to_owned()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -304,5 +304,10 @@ async fn figures_tell_what_has_happened() {
         assert!(text.lines().any(|other| other == line), "{line} is not in {text}");
     }
     assert!(text.contains("conclave_log_flush_seconds_bucket"), "{text}");
-    assert!(text.trim_end().ends_with("# EOF"), "{text}");
+    assert!(text.contains("# TYPE conclave_grants_total counter\n"), "{text}");
+    let asked = "accept: application/openmetrics-text; version=1.0.0\r\n";
+    let open = send(&server, request("GET", "/metrics", asked, "").as_bytes()).await;
+    assert!(open.headers.contains("application/openmetrics-text; version=1.0.0"), "{open:?}");
+    assert!(open.body.contains("# TYPE conclave_grants counter\n"), "{open:?}");
+    assert!(open.body.ends_with("# EOF\n"), "{open:?}");
 }

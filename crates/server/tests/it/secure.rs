@@ -3,16 +3,20 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::support::{Answer, exchange, options, request, send};
 use conclave_api::v1;
-use conclave_server::{ServeError, ServeOptions, Server, Tls, TokenRights, new_token};
+use conclave_server::{Bounds, ServeError, ServeOptions, Server, Tls, TokenRights, new_token};
+use conclave_testing::in_time;
 use rcgen::{CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use serde_json::json;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use v1::conclave_client::ConclaveClient;
 
@@ -78,12 +82,12 @@ async fn channel(
     endpoint.tls_config(tls)?.connect().await
 }
 
-/// Asks over HTTP/1 and TLS; nothing if that cannot be had.
-async fn get_with_tls(
+/// A connection over TLS, for HTTP/1; nothing if that cannot be had.
+async fn connect_with_tls(
     server: &Server,
     trusted: &Authority,
     shown: Option<(PathBuf, PathBuf)>,
-) -> Option<Answer> {
+) -> Option<TlsStream<TcpStream>> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(trusted.ca()).expect("a certificate")).expect("added");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -102,9 +106,42 @@ async fn get_with_tls(
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     let tcp = TcpStream::connect(server.address()).await.expect("it listens");
     let name = ServerName::try_from("localhost").expect("a name");
-    let io = TlsConnector::from(Arc::new(config)).connect(name, tcp).await.ok()?;
+    TlsConnector::from(Arc::new(config)).connect(name, tcp).await.ok()
+}
+
+/// Asks over HTTP/1 and TLS; nothing if that cannot be had.
+async fn get_with_tls(
+    server: &Server,
+    trusted: &Authority,
+    shown: Option<(PathBuf, PathBuf)>,
+) -> Option<Answer> {
+    let io = connect_with_tls(server, trusted, shown).await?;
     let answer = exchange(io, request("GET", "/v1/status", "", "").as_bytes()).await;
     (answer.status != 0).then_some(answer)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_says_nothing_over_tls_is_closed_before_and_after_the_handshake() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let ours = Authority::new(directory.path(), "ours");
+    let (certificate, key) = ours.issue("localhost");
+    let tls = Some(Tls { certificate, key, client_ca: None });
+    let patience = Duration::from_millis(500);
+    let bounds = Bounds { patience, silence: Duration::from_secs(600), ..Bounds::default() };
+    let options = ServeOptions { tls, bounds, ..options(directory.path()) };
+    let server = Server::start(options).await.expect("it starts");
+    let ended = async |io: &mut (dyn AsyncRead + Unpin + Send)| {
+        let mut told = Vec::new();
+        drop(in_time("the end of the connection", io.read_to_end(&mut told)).await);
+    };
+    ended(&mut TcpStream::connect(server.address()).await.expect("it listens")).await;
+    let mut half = TcpStream::connect(server.address()).await.expect("it listens");
+    half.write_all(b"\x16\x03\x01\x02\x00\x01").await.expect("it listens");
+    ended(&mut half).await;
+    // On a slow machine the handshake itself may take longer than that.
+    if let Some(mut io) = connect_with_tls(&server, &ours, None).await {
+        ended(&mut io).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

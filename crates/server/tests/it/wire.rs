@@ -11,6 +11,7 @@ use crate::support::{
 };
 use conclave_api::v1;
 use conclave_server::{Bounds, ServeOptions, Server};
+use conclave_testing::{in_time, until_async};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -74,6 +75,10 @@ async fn names_and_sessions_that_cannot_be_are_refused() {
     let long = "x".repeat(513);
     assert_eq!(acquire(&session, &long).await.refused(), (400, "too-large".to_owned()));
     assert_eq!(acquire(&session, &long[..512]).await.status, 200);
+    // It is characters that count, of however many bytes.
+    assert_eq!(acquire(&session, &"\u{1f512}".repeat(512)).await.status, 200);
+    let long = acquire(&session, &"\u{1f512}".repeat(513)).await;
+    assert_eq!(long.refused(), (400, "too-large".to_owned()));
     assert_eq!(acquire(&session, "né\u{1f512}/ \"\\\u{7f}").await.status, 200);
     let wrong = |key: &str| format!("{}.{key}", session.split('.').next().expect("a number"));
     for key in ["0000000000000000", "ffffffffffffffff"] {
@@ -101,9 +106,8 @@ async fn too_much_at_once_is_refused_before_memory_is_taken() {
     let says =
         "POST /v1/acquire HTTP/1.1\r\nhost: localhost\r\ncontent-length: 99999999999\r\n\r\n{";
     let io = TcpStream::connect(server.address()).await.expect("it listens");
-    let refused =
-        tokio::time::timeout(Duration::from_secs(20), exchange(io, says.as_bytes())).await;
-    assert_eq!(refused.expect("it answers").status, 413);
+    let refused = in_time("a refusal", exchange(io, says.as_bytes())).await;
+    assert_eq!(refused.status, 413);
     // Over gRPC.
     let mut client = grpc(&server).await;
     let named = v1::Named { name: "x".repeat((1 << 20) + 1) };
@@ -131,8 +135,7 @@ async fn nonsense_instead_of_http_ends_the_connection_and_nothing_else() {
     ];
     for bytes in nonsense {
         let io = TcpStream::connect(server.address()).await.expect("it listens");
-        let ended = tokio::time::timeout(Duration::from_secs(20), exchange(io, bytes)).await;
-        let Answer { status, .. } = ended.expect("the connection is ended");
+        let Answer { status, .. } = in_time("the end of the connection", exchange(io, bytes)).await;
         assert!(status == 0 || (400..600).contains(&status), "{status} for {bytes:?}");
     }
     assert_eq!(get(&server, "/healthz").await.status, 200);
@@ -234,14 +237,19 @@ async fn a_client_that_never_reads_its_answers_is_not_listened_to_and_delays_nob
     });
     // Meanwhile, others have their answers; and it comes to a standstill.
     let session = open(&server).await;
-    let (mut before, mut same) = (0, 0);
-    while same < 100 {
+    // The socket takes nothing more when the server has not read for so long that all buffers are full; and the
+    // server does not read on while the answers of the first questions are not read.
+    until_async("the flood comes to a standstill", async || {
         take_turn(&server, &session).await;
-        let now = sent.load(Ordering::SeqCst);
-        same = if now == before { same + 1 } else { 0 };
-        before = now;
-        assert!(now < FLOOD, "there is no end to what it is asked");
-    }
+        let before = sent.load(Ordering::SeqCst);
+        assert!(before < FLOOD, "there is no end to what it is asked");
+        // Many turns of another, each of which would have let it go on.
+        for _ in 0..100 {
+            take_turn(&server, &session).await;
+        }
+        sent.load(Ordering::SeqCst) == before
+    })
+    .await;
     // When it reads at last, nothing is lost.
     for id in 1..=FLOOD {
         let tell = tells.next().await.expect("an answer");
@@ -253,13 +261,15 @@ async fn a_client_that_never_reads_its_answers_is_not_listened_to_and_delays_nob
 /// So many questions are more than there is room for on the way.
 const FLOOD: u64 = 5000;
 
-async fn a_client_that_never_reads_what_happens_is_cut_off_and_delays_nobody(way: Way) {
+/// Observes an election and reads nothing, while another leads it and has something to say all the time, until the
+/// server has cut off the first for this reason.
+async fn is_cut_off(way: Way, bounds: Bounds, reason: &str) {
     let directory = tempfile::tempdir().expect("a directory");
-    let server = server(directory.path()).await;
+    let options = ServeOptions { bounds, ..options(directory.path()) };
+    let server = Server::start(options).await.expect("it starts");
     let Stream { asks, tells: mut unread } = Stream::to(&server, way).await;
     let what = Some(Ask::Observe(v1::ObserveElection { election: "web".to_owned() }));
     asks.send(v1::Ask { id: 2, what, ..v1::Ask::default() }).await.expect("it listens");
-    // Another leads, and has something to say all the time.
     let mut stream = Stream::to(&server, way).await;
     let (session, _) = stream.open(LONG).await;
     let Stream { asks: leads, mut tells } = stream;
@@ -270,7 +280,7 @@ async fn a_client_that_never_reads_what_happens_is_cut_off_and_delays_nobody(way
     let Some(Told::Elected(v1::Elected { term })) = told else { panic!("{told:?}") };
     let saying = tokio::spawn(async move {
         for id in 2.. {
-            let proclaim = v1::Proclaim { election: election(), term, value: vec![7; 500] };
+            let proclaim = v1::Proclaim { election: election(), term, value: vec![7; 4096] };
             let what = Some(Ask::Proclaim(proclaim));
             let ask = v1::Ask { session, id, what, received: id - 1, ..v1::Ask::default() };
             if leads.send(ask).await.is_err() || tells.next().await.is_none() {
@@ -279,17 +289,29 @@ async fn a_client_that_never_reads_what_happens_is_cut_off_and_delays_nobody(way
         }
     });
     let session = open(&server).await;
-    let mut rounds = 0;
-    while !get(&server, "/metrics").await.body.contains("conclave_clients_cut_off_total 1") {
+    let figure = format!("conclave_clients_cut_off_total{{reason=\"{reason}\"}} 1\n");
+    until_async("the client is cut off", async || {
         take_turn(&server, &session).await;
-        rounds += 1;
-        assert!(rounds < 100_000, "it is never cut off");
-    }
+        get(&server, "/metrics").await.body.contains(&figure)
+    })
+    .await;
     saying.abort();
     // It is not only told nothing any more: the connection is over.
-    let ended = async { while unread.next().await.is_some() {} };
-    let ended = tokio::time::timeout(Duration::from_secs(30), ended).await;
-    ended.expect("the connection is ended");
+    in_time("the end of the stream", async { while unread.next().await.is_some() {} }).await;
+}
+
+async fn a_client_that_never_reads_what_happens_is_cut_off_and_delays_nobody(way: Way) {
+    // The system would give it up by itself, but not so soon.
+    let bounds = Bounds { queued: 64, silence: LONG, ..Bounds::default() };
+    is_cut_off(way, bounds, "behind").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_takes_nothing_more_is_given_up_by_the_system_and_counted() {
+    // So much may wait that it never does; but after two seconds of silence the system has given it up.
+    let silence = Duration::from_secs(1);
+    let bounds = Bounds { queued: usize::MAX, silence, ..Bounds::default() };
+    is_cut_off(Way::Plain, bounds, "unresponsive").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -312,15 +334,7 @@ async fn connections_that_say_nothing_or_half_of_it_are_in_nobodys_way() {
     let body = json!({ "session": session, "lock": "disk" }).to_string();
     assert_eq!(post(&server, "/v1/acquire", &body).await.status, 200);
     drop(idle);
-    let mut text = String::new();
-    for _ in 0..1000 {
-        text = get(&server, "/metrics").await.body;
-        if text.contains("conclave_connections 1\n") {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("connections are left: {text}");
+    only_one_connection(&server).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -333,13 +347,18 @@ async fn a_client_that_is_gone_without_a_word_is_noticed() {
     let mut gone = TcpStream::connect(server.address()).await.expect("it listens");
     let hello = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
     gone.write_all(hello).await.expect("it listens");
-    // It never answers when it is asked whether it is there; one that does is left alone.
-    let mut there = grpc(&server).await;
+    // It never answers when it is asked whether it is there.
     let mut told = Vec::new();
-    let ended = tokio::time::timeout(Duration::from_secs(30), gone.read_to_end(&mut told)).await;
-    drop(ended.expect("the connection is ended"));
-    there.status(v1::ShowStatus {}).await.expect("it is still let in");
-    assert!(get(&server, "/metrics").await.body.contains("conclave_connections 2\n"));
+    drop(in_time("the end of the connection", gone.read_to_end(&mut told)).await);
+    only_one_connection(&server).await;
+}
+
+/// Waits until all have gone but the one that asks.
+async fn only_one_connection(server: &Server) {
+    until_async("all other connections have gone", async || {
+        get(server, "/metrics").await.body.contains("conclave_connections 1\n")
+    })
+    .await;
 }
 
 /// Sends a request over HTTP/1.
@@ -370,15 +389,7 @@ async fn a_client_whose_cable_is_cut_is_noticed_whether_it_waits_or_is_told_some
     let campaign = json!({ "session": holder, "election": "web" }).to_string();
     assert_eq!(post(&server, "/v1/campaign", &campaign).await.status, 200);
     until(|| server.node().look(|machine| machine.counts().waits) == 0).await;
-    let mut text = String::new();
-    for _ in 0..6000 {
-        text = get(&server, "/metrics").await.body;
-        if text.contains("conclave_connections 1\n") {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("a connection is left: {text}");
+    only_one_connection(&server).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -391,13 +402,5 @@ async fn a_client_that_vanishes_half_way_through_an_answer_is_forgotten() {
     let mut begun = [0; 16];
     observer.read_exact(&mut begun).await.expect("it answers");
     drop(observer);
-    let mut left = true;
-    for _ in 0..1000 {
-        left = !get(&server, "/metrics").await.body.contains("conclave_connections 1\n");
-        if !left {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    assert!(!left, "it is still there");
+    only_one_connection(&server).await;
 }
