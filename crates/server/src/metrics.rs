@@ -236,7 +236,7 @@ impl Metrics {
     }
 
     fn register_connections(&mut self, cut_off: Family<ForReason, Counter>) {
-        let all = &mut self.registry;
+        let all = self.registry.sub_registry_with_prefix("conclave");
         all.register("connections", "Connections of clients", self.connections.clone());
         let help = "Connections that there may be; more are refused";
         all.register("connections_limit", help, self.most_connections.clone());
@@ -418,6 +418,8 @@ mod tests {
             "conclave_holds 1",
             "conclave_sessions 2",
             "conclave_grants_total 2",
+            "conclave_connections 0",
+            "conclave_clients_cut_off_total{reason=\"idle\"} 0",
             "conclave_grant_wait_seconds_count 2",
             "conclave_handoff_delay_seconds_count 1",
             "conclave_ready 1",

@@ -187,7 +187,7 @@ async fn who_waits_when_the_server_stops_is_told_so_and_granted_nothing() {
     let called = tokio::spawn(async move { called.call(ask).await });
     // Neither half a question nor a stream that says nothing is waited for.
     let mut half = TcpStream::connect(address).await.expect("it listens");
-    let bytes = b"POST /v1/acquire HTTP/1.1\r\nhost: x\r\ncontent-length: 9\r\n\r\n{";
+    let bytes = b"POST /v1/acquire HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{";
     half.write_all(bytes).await.expect("it listens");
     let stream = upgrade_at(address, &[]).await;
     until(|| server.node().look(|machine| machine.counts().waits) == 2).await;
