@@ -122,9 +122,11 @@ impl Place {
             && !options.insecure_token
             && !is_this_machine(host)
         {
-            return Err(bad("a token is not sent to another machine in the clear, where others could read it; use \
+            return Err(bad(
+                "a token is not sent to another machine in the clear, where others could read it; use \
                             TLS by saying whom to trust (--ca FILE, or --tls for the authorities of the system), \
-                            or --insecure-token if nobody else can listen in"));
+                            or --insecure-token if nobody else can listen in",
+            ));
         }
         let tls = match &secret {
             None => None,
