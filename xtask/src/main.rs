@@ -177,14 +177,22 @@ fn command(args: &[&str]) -> Command {
 }
 
 /// The crates that must not depend on anything that does I/O, reads a clock or draws chance.
-const PURE: [&str; 3] = ["conclave-protocol", "conclave-algorithms", "conclave-machine"];
-
-/// What they may depend on: each other, serialization and errors, and what their macros are compiled
-/// with.
-const ALLOWED: [&str; 12] = [
+const PURE: [&str; 5] = [
     "conclave-protocol",
     "conclave-algorithms",
     "conclave-machine",
+    "conclave-machine-v1",
+    "conclave-record",
+];
+
+/// What they may depend on: each other, serialization and errors, and what their macros are compiled
+/// with.
+const ALLOWED: [&str; 14] = [
+    "conclave-protocol",
+    "conclave-algorithms",
+    "conclave-machine",
+    "conclave-machine-v1",
+    "conclave-record",
     "thiserror",
     "thiserror-impl",
     "serde",

@@ -1,41 +1,37 @@
 //! Frames in files, one after the other, each on disk before the next is written. So a frame that is
-//! damaged although a later one is whole was whole once, and that is an error; one that is damaged and the
-//! last was being written when the power failed, was never acknowledged, and is cut off.
+//! damaged although a later one is whole was whole once, and that is an error. One that was being written when the
+//! power failed was never acknowledged; it is the last, some sector of it was not written, and it is cut off, which is
+//! said ([`Journal::cut_off`]). Anything else is damage, and the journal is not opened.
 //!
-//! ```text
-//! file    "conclog1", its number (8 bytes), its salt (4), crc32 of these (4), frames, zeros
-//! frame   length of the content (4 bytes), crc32 of the salt and of all else (4), number (8), content,
-//!         zeros up to a multiple of 8
-//! ```
-//!
-//! Numbers are big-endian; frames are counted through all files. A file is filled with zeros before it is
-//! used: to flush what was overwritten is faster than to flush what made a file longer, when its length
-//! has to be written, too. The salt differs from file to file, so that nothing a client sends can look like a frame.
+//! `frame` is what files look like, `tail` tells what was not written from what was damaged, `pen` writes, and
+//! `format_1` reads what version 0.1 wrote.
 
+mod format_1;
+mod frame;
 mod pen;
+mod tail;
 #[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::os::unix::fs::FileExt;
+use std::io::{self, Write};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
+use crate::frame::{HEADER, Head, Header, Salt, damaged, frame, room_for, whiten};
 use crate::pen::{BLOCK, Pen};
+use crate::tail::{Tail, tail};
 
-/// How a file begins.
-const MAGIC: &[u8; 8] = b"conclog1";
-/// How long what a file begins with is.
-const HEADER: usize = 24;
-/// How long what a frame begins with is.
-pub const HEAD: usize = 16;
+pub use format_1::read_format_1;
+pub use frame::{HEAD, Stamp};
 
 /// The frames in a directory.
 pub struct Journal {
     directory: PathBuf,
-    /// How long a file is meant to be; only a frame longer than that makes one longer.
+    /// How long a file is meant to be; only for a frame longer than that one is made longer.
     full: usize,
     /// The oldest first; the last is being written.
     files: VecDeque<Numbered>,
@@ -47,13 +43,45 @@ pub struct Journal {
     coming: Option<JoinHandle<io::Result<Numbered>>>,
     /// Something could not be written, and nobody knows how much of it is on disk.
     failed: bool,
+    cut_off: Option<CutOff>,
 }
 
 /// One of the files.
 struct Numbered {
     number: u64,
-    salt: [u8; 4],
+    salt: Salt,
+    /// How long it was made; frames beyond that go to the next.
+    length: usize,
     file: File,
+}
+
+/// What was at the end of the journal, was not written completely, and was never acknowledged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CutOff {
+    /// The name of the file.
+    pub file: String,
+    /// From which byte on.
+    pub at: usize,
+    /// How many bytes there were.
+    pub bytes: usize,
+}
+
+impl CutOff {
+    fn new(file: u64, at: usize, bytes: &[u8]) -> Self {
+        let end = bytes.iter().rposition(|&byte| byte != 0).map_or(at, |last| last + 1);
+        Self { file: name(file), at, bytes: end.saturating_sub(at) }
+    }
+}
+
+impl fmt::Display for CutOff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, at, bytes } = self;
+        write!(
+            f,
+            "cut off {bytes} bytes at byte {at} of {file}: a record that was being written when the power failed or \
+             the process was killed, and that was never acknowledged"
+        )
+    }
 }
 
 /// Where a frame is.
@@ -83,11 +111,11 @@ impl Journal {
     pub fn open(
         directory: &Path,
         full: usize,
-        mut show: impl FnMut(Place, &[u8]) -> io::Result<()>,
+        mut show: impl FnMut(Place, Stamp, &[u8]) -> io::Result<()>,
     ) -> io::Result<Self> {
         let (mut files, mut end, mut next) = (VecDeque::<Numbered>::new(), HEADER, None);
-        let (mut torn, mut last) = (false, None);
-        for number in numbers(directory)? {
+        let (mut cut_off, mut last) = (None, None);
+        for number in numbers(directory, true)? {
             let missing = || damaged(format!("something before {} is missing", name(number)));
             if files.back().is_some_and(|before| before.number + 1 != number) {
                 return Err(missing());
@@ -95,31 +123,27 @@ impl Journal {
             let path = directory.join(name(number));
             let bytes = fs::read(&path)?;
             let file = File::options().write(true).read(true).open(&path)?;
-            let file = Numbered { number, salt: salt_of(&bytes, number)?, file };
+            let file = Numbered::new(file, &bytes, number)?;
             end = HEADER;
-            while let Some((sequence, content)) = frame(&bytes, end, file.salt) {
-                if torn || next.is_some_and(|next| next != sequence) {
+            while let Some((head, content)) = frame(&bytes, end, file.salt) {
+                if cut_off.is_some() || next.is_some_and(|next| next != head.number) {
                     return Err(missing());
                 }
-                let length = content.len();
-                show(Place::new(number, end, length)?, content)?;
-                last = Some((files.len(), end, room_for(length)));
-                (end, next) = (end + room_for(length), Some(sequence + 1));
+                let place = Place::new(number, end, head.length)?;
+                let mut content = content.to_vec();
+                whiten(&mut content, end + HEAD, file.salt);
+                show(place, head.stamp, &content[..head.length])?;
+                last = Some((files.len(), end, room_for(head.length)));
+                (end, next) = (end + room_for(head.length), Some(head.number + 1));
             }
-            if bytes[end..].iter().any(|&byte| byte != 0) {
-                // To look at the number first saves time: few things look like the next frames' numbers.
-                let whole = |at| {
-                    let number = bytes.get(at + 8..).and_then(|rest| rest.first_chunk());
-                    let after = number.map(|&number| u64::from_be_bytes(number))?;
-                    let after = after.checked_sub(next.unwrap_or_default())?;
-                    (after < 1 << 32).then(|| frame(&bytes, at, file.salt))?
-                };
-                if (end..bytes.len()).step_by(8).any(|at| whole(at).is_some()) {
-                    return Err(damaged(format!("{} is damaged at byte {end}", name(number))));
+            match tail(&bytes, end, file.salt, next) {
+                Tail::Empty => {}
+                Tail::Torn => {
+                    file.file.write_all_at(&vec![0; bytes.len() - end], end as u64)?;
+                    file.file.sync_data()?;
+                    cut_off = Some(CutOff::new(number, end, &bytes));
                 }
-                file.file.write_all_at(&vec![0; bytes.len() - end], end as u64)?;
-                file.file.sync_data()?;
-                torn = true;
+                Tail::Damaged(why) => return Err(lost(number, end, &bytes, why)),
             }
             files.push_back(file);
         }
@@ -133,7 +157,7 @@ impl Journal {
             file.sync_data()?;
         }
         if files.is_empty() {
-            files.push_back(make(directory, 1, full)?);
+            files.push_back(make(directory, 1, full, 0)?);
         } else {
             sync_names(directory)?;
         }
@@ -141,18 +165,26 @@ impl Journal {
         let pen = Pen::new(&directory.join(name(written)), end)?;
         let directory = directory.to_owned();
         let next = next.unwrap_or_default();
-        Ok(Self { directory, full, files, pen, next, coming: None, failed: false })
+        Ok(Self { directory, full, files, pen, next, coming: None, failed: false, cut_off })
+    }
+
+    /// What was cut off when it was opened.
+    pub fn cut_off(&self) -> Option<&CutOff> {
+        self.cut_off.as_ref()
     }
 
     /// Makes room for a frame, and says whether it will be the first of a file.
     pub fn make_room(&mut self, length: usize) -> io::Result<bool> {
-        let end = self.pen.at();
-        if end > HEADER && end + room_for(length) > self.full {
+        let needed = room_for(length);
+        let (at, room) = (self.pen.at(), self.last().length);
+        // An empty file may be longer than others, for a long frame.
+        let room = if at == HEADER { room } else { room.min(self.full) };
+        if at + needed > room {
             let coming = self.coming.take().map(|coming| coming.join().expect("it returns errors"));
             let file = match coming {
-                Some(Ok(file)) => file,
-                // There may be room again by now.
-                _ => make(&self.directory, self.last().number + 1, self.full)?,
+                Some(Ok(file)) if HEADER + needed <= file.length => file,
+                // There may be room again by now, or it has to be longer than others.
+                _ => make(&self.directory, self.last().number + 1, self.full, needed)?,
             };
             let path = self.directory.join(name(file.number));
             self.pen = self.pen.turn_to(&path, HEADER)?;
@@ -161,28 +193,29 @@ impl Journal {
         Ok(self.pen.at() == HEADER)
     }
 
-    /// Writes a frame, and returns when it is on disk. What it begins with is put into the first
-    /// [`HEAD`] bytes; the rest is its content.
-    pub fn append(&mut self, frame: &mut Vec<u8>) -> io::Result<Place> {
+    /// Writes a frame, and returns when it is on disk. There has to be room for it. What it begins with is put into
+    /// the first [`HEAD`] bytes; the rest is its content, of which nothing is left.
+    pub fn append(&mut self, frame: &mut Vec<u8>, stamp: Stamp) -> io::Result<Place> {
         if self.failed {
             return Err(io::Error::other("the log could not be written before"));
         }
         // If it fails, half of it may be on disk.
         self.failed = true;
         let length = frame.len() - HEAD;
+        let at = self.pen.at();
         let file = self.last();
-        let place = Place::new(file.number, self.pen.at(), length)?;
-        frame[..4].copy_from_slice(&place.length.to_be_bytes());
-        frame[8..HEAD].copy_from_slice(&self.next.to_be_bytes());
+        let place = Place::new(file.number, at, length)?;
         frame.resize(room_for(length), 0);
-        let sum = sum(file.salt, &frame[..4], &frame[8..]);
-        frame[4..8].copy_from_slice(&sum);
+        whiten(&mut frame[HEAD..], at + HEAD, file.salt);
+        let sum = crc32fast::hash(&frame[HEAD..]);
+        let head = Head { length, number: self.next, sum, stamp };
+        frame[..HEAD].copy_from_slice(&head.to_bytes(file.salt));
         self.pen.write(frame)?;
         self.failed = false;
         self.next += 1;
         if self.pen.at() > self.full / 2 && self.coming.is_none() {
             let (directory, number, full) = (self.directory.clone(), place.file + 1, self.full);
-            self.coming = Some(thread::spawn(move || make(&directory, number, full)));
+            self.coming = Some(thread::spawn(move || make(&directory, number, full, 0)));
         }
         Ok(place)
     }
@@ -193,6 +226,7 @@ impl Journal {
         let file = &self.files[(place.file - first) as usize];
         let mut content = vec![0; place.length()];
         file.file.read_exact_at(&mut content, place.at.into())?;
+        whiten(&mut content, place.at as usize, file.salt);
         Ok(content)
     }
 
@@ -223,8 +257,8 @@ fn name(number: u64) -> String {
     format!("{number:016}.log")
 }
 
-/// The numbers of the files in a directory, in order.
-fn numbers(directory: &Path) -> io::Result<Vec<u64>> {
+/// The numbers of the files in a directory, in order. What was being made is removed, if wanted.
+fn numbers(directory: &Path, tidy: bool) -> io::Result<Vec<u64>> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
@@ -234,7 +268,8 @@ fn numbers(directory: &Path) -> io::Result<Vec<u64>> {
         match (number, extension) {
             (Some(number), Some("log")) => numbers.push(number),
             // It was being made.
-            (Some(_), Some("new")) => fs::remove_file(path)?,
+            (Some(_), Some("new")) if tidy => fs::remove_file(path)?,
+            (Some(_), Some("new")) => {}
             _ => return Err(damaged(format!("{} is none of its files", path.display()))),
         }
     }
@@ -242,72 +277,81 @@ fn numbers(directory: &Path) -> io::Result<Vec<u64>> {
     Ok(numbers)
 }
 
-/// Makes a file that is full of zeros, as far as there is room.
-fn make(directory: &Path, number: u64, full: usize) -> io::Result<Numbered> {
+impl Numbered {
+    /// A file that begins as it should, and is as long as it was made.
+    fn new(file: File, bytes: &[u8], number: u64) -> io::Result<Self> {
+        let header = Header::read(bytes, number);
+        let header = header.ok_or_else(|| match bytes.get(..8) {
+            Some(b"conclog1") => damaged(format!("{} is of format 1", name(number))),
+            Some(magic) if magic.starts_with(b"conclog") && magic != frame::MAGIC => damaged(
+                format!("{} was written by a newer version of conclave; use that", name(number)),
+            ),
+            _ => damaged(format!("{} does not begin as it should", name(number))),
+        })?;
+        let length = usize::try_from(header.length).map_err(io::Error::other)?;
+        if bytes.len() < length {
+            let there = bytes.len();
+            let text = format!("{} is cut off: {there} of {length} bytes are there", name(number));
+            return Err(damaged(text));
+        }
+        Ok(Self { number, salt: header.salt, length, file })
+    }
+}
+
+/// Why a journal is not opened whose last record is damaged.
+fn lost(number: u64, end: usize, bytes: &[u8], why: &str) -> io::Error {
+    let CutOff { bytes, .. } = CutOff::new(number, end, bytes);
+    let file = name(number);
+    damaged(format!(
+        "{file} is damaged at byte {end} ({why}); {bytes} bytes from there on cannot be read, and may have been \
+         acknowledged"
+    ))
+}
+
+/// Makes a file that is full of zeros, as far as there is room, but with room for a frame of so many bytes.
+fn make(directory: &Path, number: u64, full: usize, needed: usize) -> io::Result<Numbered> {
     let path = directory.join(name(number));
     let fresh = path.with_extension("new");
-    let mut file =
-        File::options().read(true).write(true).create(true).truncate(true).open(&fresh)?;
-    let salt = getrandom::u32().map_err(io::Error::other)?.to_be_bytes();
-    let mut header = [MAGIC.as_slice(), &number.to_be_bytes(), &salt].concat();
-    header.extend(crc32fast::hash(&header).to_be_bytes());
-    file.write_all(&header)?;
-    let zeros = full.next_multiple_of(BLOCK).saturating_sub(HEADER) as u64;
-    match io::copy(&mut io::repeat(0).take(zeros), &mut file) {
-        // It gets longer as it is written, if there is room then.
-        Err(error) if error.kind() != io::ErrorKind::StorageFull => return Err(error),
-        _ => {}
+    let made = fill(&fresh, number, full.max(HEADER + needed), HEADER + needed);
+    if made.is_err() {
+        // The room it took is needed.
+        let _ = fs::remove_file(&fresh);
     }
-    file.sync_all()?;
+    let made = made?;
     fs::rename(&fresh, &path)?;
     sync_names(directory)?;
-    Ok(Numbered { number, salt, file })
+    Ok(made)
+}
+
+fn fill(path: &Path, number: u64, wanted: usize, least: usize) -> io::Result<Numbered> {
+    let mut options = File::options();
+    let options = options.read(true).write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.open(path)?;
+    let salt = Salt(getrandom::u64().map_err(io::Error::other)?);
+    let mut length = 0;
+    let zeros = vec![0; (1 << 20).min(wanted.next_multiple_of(BLOCK))];
+    while length < wanted.next_multiple_of(BLOCK) {
+        let more = zeros.len().min(wanted.next_multiple_of(BLOCK) - length);
+        match file.write(&zeros[..more]) {
+            Ok(written) => length += written,
+            // It is used as far as it goes.
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    length = length / BLOCK * BLOCK;
+    if length < least.max(BLOCK) {
+        return Err(io::ErrorKind::StorageFull.into());
+    }
+    file.set_len(length as u64)?;
+    let header = Header { number, length: length as u64, salt };
+    file.write_all_at(&header.to_bytes(), 0)?;
+    file.sync_all()?;
+    Ok(Numbered { number, salt, length, file })
 }
 
 /// Which files there are is on disk when this returns.
 fn sync_names(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
-}
-
-/// The salt of a file, if it begins as it should.
-fn salt_of(bytes: &[u8], number: u64) -> io::Result<[u8; 4]> {
-    let header = bytes.get(..HEADER).and_then(|header| {
-        let (header, sum) = header.split_last_chunk()?;
-        let whole = header.starts_with(MAGIC) && crc32fast::hash(header).to_be_bytes() == *sum;
-        whole.then_some(header)
-    });
-    let numbered = header.and_then(|header| header[8..].split_first_chunk());
-    match numbered {
-        Some((found, salt)) if u64::from_be_bytes(*found) == number => {
-            Ok(salt.try_into().expect("four bytes"))
-        }
-        _ => Err(damaged(format!("{} does not begin as it should", name(number)))),
-    }
-}
-
-/// The number and the content of the frame that begins there, if there is one and it is whole.
-fn frame(bytes: &[u8], at: usize, salt: [u8; 4]) -> Option<(u64, &[u8])> {
-    let rest = bytes.get(at..)?;
-    let length = u32::from_be_bytes(*rest.first_chunk()?) as usize;
-    let frame = rest.get(..room_for(length))?;
-    let (number, content) = frame[8..].split_first_chunk()?;
-    let whole = length > 0 && frame[4..8] == sum(salt, &frame[..4], &frame[8..]);
-    whole.then_some((u64::from_be_bytes(*number), &content[..length]))
-}
-
-fn sum(salt: [u8; 4], length: &[u8], rest: &[u8]) -> [u8; 4] {
-    let mut sum = crc32fast::Hasher::new();
-    sum.update(&salt);
-    sum.update(length);
-    sum.update(rest);
-    sum.finalize().to_be_bytes()
-}
-
-/// How many bytes a frame takes.
-fn room_for(length: usize) -> usize {
-    (HEAD + length).next_multiple_of(8)
-}
-
-fn damaged(what: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what)
 }

@@ -5,12 +5,16 @@ mod power;
 
 use super::*;
 
+/// What all frames have.
+const STAMP: Stamp = Stamp { version: 3, level: 258 };
+
 /// So many bytes a file, which is a few frames.
 const SHORT: usize = 256;
 
 fn open(directory: &Path) -> io::Result<(Journal, Vec<Vec<u8>>)> {
     let mut seen = Vec::new();
-    let journal = Journal::open(directory, SHORT, |_, content| {
+    let journal = Journal::open(directory, SHORT, |_, stamp, content| {
+        assert_eq!(stamp, STAMP);
         seen.push(content.to_vec());
         Ok(())
     })?;
@@ -20,7 +24,7 @@ fn open(directory: &Path) -> io::Result<(Journal, Vec<Vec<u8>>)> {
 fn append(journal: &mut Journal, content: &[u8]) -> Place {
     journal.make_room(content.len()).expect("there is room");
     let mut frame = [&[0; HEAD], content].concat();
-    journal.append(&mut frame).expect("it can be written")
+    journal.append(&mut frame, STAMP).expect("it can be written")
 }
 
 /// So many frames, none like the other.
@@ -34,17 +38,18 @@ fn written(directory: &Path, count: u8) -> Vec<Vec<u8>> {
 }
 
 fn files(directory: &Path) -> Vec<PathBuf> {
-    let numbers = numbers(directory).expect("it can be read");
+    let numbers = numbers(directory, true).expect("it can be read");
     numbers.into_iter().map(|number| directory.join(name(number))).collect()
 }
 
 /// Where the frames of a file begin, and where they end.
 fn bounds(bytes: &[u8]) -> Vec<usize> {
-    let salt = bytes[16..20].try_into().expect("four bytes");
+    let number = frame::eight(bytes, 8).expect("eight bytes");
+    let salt = Header::read(bytes, number).expect("a file").salt;
     let mut bounds = vec![HEADER];
     let mut at = HEADER;
-    while let Some((_, content)) = frame(bytes, at, salt) {
-        at += room_for(content.len());
+    while let Some((head, _)) = frame(bytes, at, salt) {
+        at += room_for(head.length);
         bounds.push(at);
     }
     bounds
@@ -67,39 +72,85 @@ fn what_was_written_is_there() {
     assert_eq!(journal.next, 42);
 }
 
-#[test]
-fn what_was_half_written_is_cut_off_wherever_it_ends() {
+/// A directory whose last frame begins within a sector and touches seven; the file, and where that frame is.
+fn with_long_last() -> (tempfile::TempDir, PathBuf, Vec<u8>, usize, usize) {
     let directory = tempfile::tempdir().expect("a directory");
-    let expected = written(directory.path(), 9);
-    let all = files(directory.path());
-    let is_used = |file: &&PathBuf| bounds(&fs::read(file).expect("it is there")).len() > 1;
-    let file = all.iter().rfind(is_used).expect("there are frames");
-    let good = fs::read(file).expect("it is there");
+    let (mut journal, _) = open_long(directory.path()).expect("a log");
+    append(&mut journal, &[1; 700]);
+    // A client may send zeros.
+    append(&mut journal, &[0; 3000]);
+    drop(journal);
+    let file = directory.path().join(name(1));
+    let good = fs::read(&file).expect("it is there");
     let bounds = bounds(&good);
-    let (begin, end) = (bounds[bounds.len() - 2], bounds[bounds.len() - 1]);
-    // The last byte that is not padding.
-    let end = begin + good[begin..end].iter().rposition(|&byte| byte != 0).expect("a frame");
-    for kept in begin..end {
+    let (begin, end) = (bounds[1], bounds[2]);
+    assert_eq!(tail::sectors(begin, end).count(), 7);
+    (directory, file, good, begin, end)
+}
+
+fn open_long(directory: &Path) -> io::Result<(Journal, usize)> {
+    let mut seen = 0;
+    let journal = Journal::open(directory, 4 * BLOCK, |_, _, _| {
+        seen += 1;
+        Ok(())
+    })?;
+    Ok((journal, seen))
+}
+
+#[test]
+fn what_was_half_written_is_cut_off_whichever_sectors_are_missing() {
+    let (directory, file, good, begin, end) = with_long_last();
+    let sectors: Vec<(usize, usize)> = tail::sectors(begin, end).collect();
+    for missing in 1_u32..1 << sectors.len() {
         let mut torn = good.clone();
-        torn[kept..=end].fill(0);
-        fs::write(file, &torn).expect("it can be written");
-        let (mut journal, seen) = open(directory.path()).expect("a log");
-        assert_eq!(seen, expected[..8], "after {} bytes", kept - begin);
+        for (nth, &(from, to)) in sectors.iter().enumerate() {
+            if missing & 1 << nth != 0 {
+                torn[from..to].fill(0);
+            }
+        }
+        fs::write(&file, &torn).expect("it can be written");
+        let (mut journal, seen) = open_long(directory.path()).expect("a log");
+        assert_eq!(seen, 1, "without {missing:07b}");
+        let everything = missing + 1 == 1 << sectors.len();
+        match journal.cut_off() {
+            Some(cut) => assert_eq!((cut.at, cut.file.as_str()), (begin, "0000000000000001.log")),
+            None => assert!(everything, "it is said what was cut off: {missing:07b}"),
+        }
         append(&mut journal, b"another");
         drop(journal);
-        let (_, seen) = open(directory.path()).expect("a log");
-        assert_eq!(seen.last().expect("there are some"), b"another");
-        // What was written after that may be in the next file.
-        files(directory.path()).iter().rev().take_while(|&other| other != file).for_each(|after| {
-            let mut empty = fs::read(after).expect("it is there");
-            empty[HEADER..].fill(0);
-            fs::write(after, empty).expect("it can be written");
-        });
+        let (journal, seen) = open_long(directory.path()).expect("a log");
+        assert_eq!((seen, journal.cut_off()), (2, None));
     }
 }
 
 #[test]
-fn damage_before_the_last_frame_is_not_passed_over() {
+fn a_flipped_bit_in_the_last_frame_is_damage() {
+    let (directory, file, good, begin, end) = with_long_last();
+    for at in begin..end {
+        let mut bad = good.clone();
+        bad[at] ^= 1 << (at % 8);
+        fs::write(&file, bad).expect("it can be written");
+        let error = open_long(directory.path()).err().expect("it was acknowledged");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        assert!(error.to_string().contains("may have been acknowledged"), "{at}: {error}");
+    }
+    // Refused, it is left as it is.
+    fs::write(&file, &good).expect("it can be written");
+    assert_eq!(open_long(directory.path()).expect("all is well again").1, 2);
+}
+
+#[test]
+fn a_file_that_was_cut_off_is_damage_wherever_that_was() {
+    let (directory, file, good, begin, end) = with_long_last();
+    for length in [0, 30, HEADER, begin, begin + 100, end, good.len() / 2, good.len() - 1] {
+        fs::write(&file, &good[..length]).expect("it can be written");
+        let error = open_long(directory.path()).err().expect("it was longer");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{length}: {error}");
+    }
+}
+
+#[test]
+fn damage_of_any_byte_is_not_passed_over() {
     let directory = tempfile::tempdir().expect("a directory");
     written(directory.path(), 20);
     let all = files(directory.path());
@@ -108,8 +159,7 @@ fn damage_before_the_last_frame_is_not_passed_over() {
     for file in &used {
         let good = fs::read(file).expect("it is there");
         let bounds = bounds(&good);
-        let last = used.last() == Some(file);
-        let end = bounds[bounds.len() - if last { 2 } else { 1 }];
+        let end = bounds[bounds.len() - 1];
         for at in 0..end {
             let mut bad = good.clone();
             bad[at] ^= 0x10;
@@ -157,7 +207,7 @@ fn old_files_are_removed_and_the_rest_is_whole() {
     let (mut journal, _) = open(directory.path()).expect("a log");
     let last = append(&mut journal, b"last");
     journal.remove_before(4).expect("they can be removed");
-    assert_eq!(numbers(directory.path()).expect("a log")[0], 4);
+    assert_eq!(numbers(directory.path(), true).expect("a log")[0], 4);
     drop(journal);
     let (mut journal, seen) = open(directory.path()).expect("a log");
     let (end, before) = seen.split_last().expect("there are some");

@@ -103,6 +103,7 @@ mod limits;
 mod lock;
 mod machine;
 mod mutation;
+mod record;
 mod reply;
 mod session;
 mod slab;
@@ -121,6 +122,7 @@ pub use ids::{
 pub use limits::{Config, Limits, Policy, Scarce, Victim};
 pub use lock::Kind;
 pub use machine::Machine;
+pub use record::LEVEL;
 pub use reply::{Cause, Event, Leadership, Reply};
 pub use snapshot::{BadSnapshot, Snapshot};
 pub use time::Time;

@@ -68,9 +68,9 @@ impl Session {
 pub(crate) struct Replies {
     /// In the order in which they were stored, which is not that of the numbers: a request that waits
     /// is answered after many that came later.
-    kept: VecDeque<(RequestId, Outcome)>,
+    pub(crate) kept: VecDeque<(RequestId, Outcome)>,
     /// What came of requests up to this one is kept only if it is above.
-    forgotten: RequestId,
+    pub(crate) forgotten: RequestId,
 }
 
 /// What came of a request. What a grant is worth is looked up when it is asked for again.

@@ -22,73 +22,73 @@ use crate::{Agent, Config, KeyDigest, Mode, Name, RequestId, SessionId, Time, To
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Snapshot {
     /// The format.
-    version: u32,
-    config: Config,
-    now: Time,
-    last_token: Token,
-    last_session: SessionId,
-    last_arrival: Arrival,
-    sessions: Vec<SessionRecord>,
+    pub(crate) version: u32,
+    pub(crate) config: Config,
+    pub(crate) now: Time,
+    pub(crate) last_token: Token,
+    pub(crate) last_session: SessionId,
+    pub(crate) last_arrival: Arrival,
+    pub(crate) sessions: Vec<SessionRecord>,
     /// In the order of their names; the rest refers to them by their place here.
-    locks: Vec<LockRecord>,
-    waits: Vec<WaitRecord>,
-    wounded: Vec<(Agent, Agent)>,
-    elections: Vec<(Name, Option<Leader>)>,
-    forced: Vec<Forced>,
+    pub(crate) locks: Vec<LockRecord>,
+    pub(crate) waits: Vec<WaitRecord>,
+    pub(crate) wounded: Vec<(Agent, Agent)>,
+    pub(crate) elections: Vec<(Name, Option<Leader>)>,
+    pub(crate) forced: Vec<Forced>,
 }
 
 /// The format that this version writes and reads.
 const VERSION: u32 = 2;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct SessionRecord {
-    id: SessionId,
-    name: Name,
-    host: Name,
-    ttl: Duration,
-    priority: i32,
-    key: KeyDigest,
-    opened_by: Name,
-    address: Name,
-    opened: Time,
-    deadline: Time,
-    replies: Replies,
-    allotted: Replies,
-    next_allotted: RequestId,
+pub(crate) struct SessionRecord {
+    pub(crate) id: SessionId,
+    pub(crate) name: Name,
+    pub(crate) host: Name,
+    pub(crate) ttl: Duration,
+    pub(crate) priority: i32,
+    pub(crate) key: KeyDigest,
+    pub(crate) opened_by: Name,
+    pub(crate) address: Name,
+    pub(crate) opened: Time,
+    pub(crate) deadline: Time,
+    pub(crate) replies: Replies,
+    pub(crate) allotted: Replies,
+    pub(crate) next_allotted: RequestId,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct LockRecord {
-    name: Name,
-    kind: Kind,
-    epoch: Token,
-    holds: Vec<HoldRecord>,
+pub(crate) struct LockRecord {
+    pub(crate) name: Name,
+    pub(crate) kind: Kind,
+    pub(crate) epoch: Token,
+    pub(crate) holds: Vec<HoldRecord>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct HoldRecord {
-    agent: Agent,
-    mode: Mode,
-    depth: u32,
-    token: Token,
-    since: Time,
-    request: RequestId,
-    by: By,
+pub(crate) struct HoldRecord {
+    pub(crate) agent: Agent,
+    pub(crate) mode: Mode,
+    pub(crate) depth: u32,
+    pub(crate) token: Token,
+    pub(crate) since: Time,
+    pub(crate) request: RequestId,
+    pub(crate) by: By,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct WaitRecord {
-    arrival: Arrival,
-    agent: Agent,
-    request: RequestId,
-    via: Via,
-    since: Time,
-    until: Option<Time>,
-    goal: GoalRecord,
+pub(crate) struct WaitRecord {
+    pub(crate) arrival: Arrival,
+    pub(crate) agent: Agent,
+    pub(crate) request: RequestId,
+    pub(crate) via: Via,
+    pub(crate) since: Time,
+    pub(crate) until: Option<Time>,
+    pub(crate) goal: GoalRecord,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum GoalRecord {
+pub(crate) enum GoalRecord {
     Locks(Vec<(u32, Mode)>),
     Upgrade { lock: u32, token: Token },
     Lead(Candidacy),

@@ -12,6 +12,7 @@ use tokio::task::AbortHandle;
 use crate::clock::Clock;
 use crate::hub::{Renewal, Target, refuse};
 use crate::proposer::{Haste, Proposer};
+use crate::snapshots::Snapshots;
 use crate::state::State;
 
 /// How often.
@@ -42,6 +43,7 @@ pub(crate) struct Heart {
     pub(crate) proposer: Proposer,
     pub(crate) renewals: Arc<Renewals>,
     pub(crate) health: Arc<Health>,
+    pub(crate) snapshots: Snapshots,
 }
 
 impl Heart {
@@ -49,6 +51,7 @@ impl Heart {
         for beat in 0_u64.. {
             if beat.is_multiple_of(LOOK) {
                 self.health.look();
+                self.snapshots.look(beat);
             }
             tokio::time::sleep(BEAT).await;
             // First, what lets sessions live on: after a stall it may have waited for as long.

@@ -101,13 +101,13 @@ impl Hub {
     pub(crate) fn expected(
         &mut self,
         batch: u64,
-    ) -> impl Iterator<Item = (Target, Instant)> + use<> {
-        self.proposed.remove(&batch).unwrap_or_default().into_iter()
+    ) -> Option<impl Iterator<Item = (Target, Instant)> + use<>> {
+        self.proposed.remove(&batch).map(Vec::into_iter)
     }
 
     /// A batch has not been written, or nobody knows whether it has.
     pub(crate) fn give_up(&mut self, batch: u64, why: &str) {
-        for (target, _) in self.expected(batch) {
+        for (target, _) in self.expected(batch).into_iter().flatten() {
             refuse(target, why);
         }
     }

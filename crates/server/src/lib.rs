@@ -6,9 +6,10 @@
 //!
 //! [`Server`] lets clients in.
 //!
+//! * `directory` opens what is on disk, `format` says what that looks like; `migrate` brings directories of version 0.1 up to date.
 //! * `log` keeps the log in files, by way of the crate `conclave-journal`.
 //! * `proposer` gathers commands into entries of the log.
-//! * `state` carries out what is committed, and writes snapshots; `hub` tells those concerned,
+//! * `state` carries out what is committed; `snapshots` knows when the whole is written down; `hub` tells those concerned,
 //!   and `operator_log` operators.
 //! * `clock` tells the time that commands get; `heart` lets it pass.
 //! * `node` starts all that.
@@ -25,6 +26,8 @@ mod admission;
 mod awake;
 mod clock;
 mod exposition;
+mod directory;
+mod format;
 mod grpc;
 mod heart;
 mod http;
@@ -34,6 +37,7 @@ mod keys;
 mod listen;
 mod log;
 mod metrics;
+mod migrate;
 mod network;
 mod node;
 mod operator_log;
@@ -43,6 +47,7 @@ mod process_metrics;
 mod proposer;
 mod serve;
 mod service;
+mod snapshots;
 mod state;
 mod talk;
 mod tls;
@@ -67,20 +72,45 @@ openraft::declare_raft_types!(
     pub(crate) Types:
         D = Batch,
         R = Carried,
+        Node = Member,
 );
 
 /// Commands that were written together, and when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Batch {
-    /// By which whoever wrote it knows it again.
-    number: u64,
     at: Time,
+    parts: Vec<Part>,
+}
+
+/// Those of them that came in at one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Part {
+    /// Which node: it tells those who asked what came of it.
+    origin: u64,
+    /// By which that node knows it again.
+    number: u64,
     commands: Vec<Command>,
+    /// Which of the commands are orders of operators, and by what name these are known.
+    operators: Vec<(u32, String)>,
+}
+
+/// A member of the cluster.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Member {
+    /// What people call it.
+    name: String,
+    /// Where other members reach it.
+    peer: String,
+    /// Where clients reach it.
+    clients: String,
+    /// The highest level that it knows.
+    level: u32,
 }
 
 impl std::fmt::Display for Batch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} commands at {:?}", self.commands.len(), self.at)
+        let commands: usize = self.parts.iter().map(|part| part.commands.len()).sum();
+        write!(f, "{commands} commands at {:?}", self.at)
     }
 }
 

@@ -17,13 +17,14 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conclave_journal::{HEAD, Journal, Place};
+use conclave_journal::{CutOff, HEAD, Journal, Place};
 use openraft::alias::{EntryOf, LogIdOf, VoteOf};
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{OptionalSend, RaftLogReader};
 use prometheus_client::metrics::histogram::Histogram;
-use serde::{Deserialize, Serialize};
 
+use crate::format::log::{Change, decode, encode};
+use crate::format::{STAMP, check};
 use crate::process_metrics::FLUSH_ERRORS;
 use crate::{Types, metrics};
 
@@ -54,6 +55,8 @@ struct Content {
     recent: VecDeque<(EntryOf<Types>, usize)>,
     /// How many bytes that is in all.
     weight: usize,
+    /// How many bytes the frames have in which there are entries after `purged`.
+    live: u64,
 }
 
 /// Where an entry is.
@@ -63,17 +66,6 @@ struct Written {
     place: Place,
     /// How many entries are before it in the same frame.
     nth: u32,
-}
-
-/// What a frame contains: changes of the log, in this order. The first of a file says everything that files
-/// before it said, except for entries.
-#[derive(Default, Serialize, Deserialize)]
-struct Change {
-    vote: Option<VoteOf<Types>>,
-    purged: Option<LogIdOf<Types>>,
-    /// This entry and those after it are void.
-    void_from: Option<u64>,
-    entries: Vec<EntryOf<Types>>,
 }
 
 /// How long a file is.
@@ -94,7 +86,8 @@ impl Log {
     /// The same, with files that are so long.
     fn open_with(directory: &Path, file: usize, flushed: Histogram) -> io::Result<Self> {
         let mut content = Content::default();
-        let journal = Journal::open(directory, file, |place, bytes| {
+        let journal = Journal::open(directory, file, |place, stamp, bytes| {
+            check(stamp)?;
             content.apply(place, decode(bytes)?);
             Ok(())
         })?;
@@ -114,26 +107,37 @@ impl Log {
         self.with(|log| (log.content.vote.is_some(), log.content.purged))
     }
 
+    /// What was cut off when it was opened.
+    pub(crate) fn cut_off(&self) -> Option<CutOff> {
+        self.with(|log| log.journal.cut_off().cloned())
+    }
+
+    /// How many bytes of entries there are that no snapshot has made needless.
+    pub(crate) fn live_bytes(&self) -> u64 {
+        self.with(|log| log.content.live)
+    }
+
+    /// Writes a change down, and makes it.
+    pub(crate) fn write(&self, change: Change) -> io::Result<()> {
+        self.with(|log| log.change(change))
+    }
+
     fn with<T>(&self, work: impl FnOnce(&mut Inner) -> T) -> T {
         work(&mut self.0.lock().expect("nobody panics while using the log"))
     }
-}
-
-fn decode(bytes: &[u8]) -> io::Result<Change> {
-    postcard::from_bytes(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 impl Inner {
     /// Writes a change down, and makes it.
     fn change(&mut self, mut change: Change) -> io::Result<()> {
         let begun = metrics::now();
-        self.encode(&change)?;
+        self.encode(&change);
         if self.journal.make_room(self.buffer.len() - HEAD)? {
             change.vote = change.vote.or(self.content.vote);
             change.purged = change.purged.or(self.content.purged);
-            self.encode(&change)?;
+            self.encode(&change);
         }
-        let place = self.journal.append(&mut self.buffer);
+        let place = self.journal.append(&mut self.buffer, STAMP);
         if place.is_err() {
             FLUSH_ERRORS.fetch_add(1, Ordering::Relaxed);
         }
@@ -144,12 +148,10 @@ impl Inner {
         Ok(())
     }
 
-    fn encode(&mut self, change: &Change) -> io::Result<()> {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.clear();
-        buffer.resize(HEAD, 0);
-        self.buffer = postcard::to_extend(change, buffer).map_err(io::Error::other)?;
-        Ok(())
+    fn encode(&mut self, change: &Change) {
+        self.buffer.clear();
+        self.buffer.resize(HEAD, 0);
+        encode(change, &mut self.buffer);
     }
 
     /// The entries from one up to another that there are.
@@ -200,6 +202,9 @@ impl Content {
                 }
             }
         }
+        if !entries.is_empty() {
+            self.live += place.length() as u64;
+        }
         let weight = place.length() / entries.len().max(1);
         for (nth, entry) in (0..).zip(entries) {
             self.entries.push_back(Written { id: entry.log_id, place, nth });
@@ -219,6 +224,12 @@ impl Content {
             }
             self.entries.pop_front();
         }
+        let mut last = None;
+        let mut length = |place: Place| {
+            let new = last.replace(place) != Some(place);
+            if new { place.length() as u64 } else { 0 }
+        };
+        self.live = self.entries.iter().map(|entry| length(entry.place)).sum();
     }
 
     fn forget_oldest(&mut self) {

@@ -8,9 +8,9 @@ use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse,
 };
-use openraft::{AnyError, BasicNode, OptionalSend};
+use openraft::{AnyError, OptionalSend};
 
-use crate::Types;
+use crate::{Member, Types};
 
 /// Links to nobody.
 pub(crate) struct Alone;
@@ -18,7 +18,7 @@ pub(crate) struct Alone;
 impl RaftNetworkFactory<Types> for Alone {
     type Network = Self;
 
-    async fn new_client(&mut self, _: u64, _: &BasicNode) -> Self {
+    async fn new_client(&mut self, _: u64, _: &Member) -> Self {
         Self
     }
 }

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
-use std::fs::{self, File, TryLockError};
+use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -9,24 +9,27 @@ use conclave_machine::{
     Call, Command, Config, Error, Machine, NodeId, Patience, Reply, SessionId, Time,
 };
 use futures_util::future::BoxFuture;
+use openraft::Raft;
 use openraft::async_runtime::watch::WatchReceiver;
-use openraft::{BasicNode, Raft};
 use tokio::sync::oneshot;
 
-use crate::Types;
 use crate::awake::Awake;
 use crate::clock::{Clock, TimeSource};
+use crate::directory::{self, Opened, claim};
 use crate::heart::{Beat, Health, Heart, Renewals};
 use crate::hub::{Hub, Renewal, Target, refuse};
 use crate::log::Log;
 use crate::metrics::{Metrics, Vitals};
+use crate::migrate;
 use crate::network::Alone;
 use crate::proposer::{Haste, Proposer};
+use crate::snapshots::Snapshots;
 use crate::state::State;
 use crate::translate::Eye;
+use crate::{Member, Types};
 
 /// The only member of a cluster of one.
-const ID: u64 = 1;
+pub(crate) const ID: u64 = 1;
 
 /// How a node is started.
 #[derive(Clone, Debug)]
@@ -35,7 +38,7 @@ pub struct Options {
     pub directory: PathBuf,
     /// What the machine is made with, if there is none in the directory.
     pub config: Config,
-    /// After so many commands the whole state is written down, and the log is cut.
+    /// After so many commands the whole state is written down, and the log is cut; sooner if they are long.
     pub snapshot_every: u64,
     /// With what argument this program, started again, calls [`keep_awake`](crate::keep_awake). Without it, processors
     /// may sleep between two commands, which takes less power and more time. With it, a process of the lowest
@@ -72,11 +75,18 @@ pub struct Node {
     beat: Beat,
     /// Whether it is about to stop, and takes no more commands.
     draining: RwLock<bool>,
+    snapshots: Snapshots,
+    /// What there was to say of the directory.
+    said: Vec<String>,
+    directory: PathBuf,
     /// When it was started, by its clock.
     begun: Time,
     /// Held for as long as the node is up.
     _lock: File,
 }
+
+/// What can be done about damage.
+const HELP: &str = "restore a backup into a new directory (conclave restore), or put a copy of the directory in its place";
 
 /// Why a node cannot start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -93,15 +103,23 @@ pub enum NodeError {
         error: io::Error,
     },
     /// The log cannot be read.
-    #[error("the log in {path} cannot be read: {error}; restore the directory from a copy")]
+    #[error("the log in {path} cannot be read: {error}; {HELP}")]
     Log {
         /// Where it is.
         path: PathBuf,
         /// Why.
         error: io::Error,
     },
+    /// What the machine was made with cannot be read.
+    #[error("the settings in {path} cannot be read: {error}; {HELP}")]
+    Settings {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
     /// The snapshot cannot be read.
-    #[error("the snapshot in {path} cannot be read: {error}; restore the directory from a copy")]
+    #[error("the snapshot in {path} cannot be read: {error}; {HELP}")]
     Snapshot {
         /// Where it is.
         path: PathBuf,
@@ -114,7 +132,8 @@ pub enum NodeError {
 }
 
 impl Node {
-    /// Starts a node with what is in its directory. Every session gets its full time-to-live.
+    /// Starts a node with what is in its directory. Leases go on where they were: the time during which it was down does
+    /// not count.
     pub fn open(options: Options) -> BoxFuture<'static, Result<Self, NodeError>> {
         // Boxed, so that it is compiled here and not in every program that calls it.
         Box::pin(Self::start(options))
@@ -123,23 +142,10 @@ impl Node {
     async fn start(options: Options) -> Result<Self, NodeError> {
         let Options { directory, config, snapshot_every, awake, time } = options;
         let lock = claim(&directory).await?;
-        let state = State::open(&directory, config);
-        let state =
-            state.map_err(|error| NodeError::Snapshot { path: directory.clone(), error })?;
-        let path = directory.join("log");
-        fs::create_dir_all(&path)
-            .and_then(|()| sync_names(&directory))
-            .map_err(|error| NodeError::Directory { path: path.clone(), error })?;
         let metrics = Arc::new(Metrics::new());
-        let log = Log::open(&path, metrics.flushed.clone());
-        let log = log.map_err(|error| NodeError::Log { path: path.clone(), error })?;
-        let (applied, (begun, purged)) = (state.applied(), log.begun());
-        if applied.is_some() && !begun {
-            return Err(NodeError::Log { path, error: missing("what came after the snapshot") });
-        }
-        if purged > applied {
-            let error = missing("what came before the log");
-            return Err(NodeError::Snapshot { path: directory, error });
+        let Opened { state, log, said } = directory::open(&directory, config, &metrics)?;
+        for line in &said {
+            tracing::warn!(directory = %directory.display(), "{line}");
         }
         let raft = openraft::Config {
             cluster_name: "conclave".to_owned(),
@@ -147,14 +153,15 @@ impl Node {
             election_timeout_min: 100,
             election_timeout_max: 200,
             heartbeat_interval: 50,
-            snapshot_policy: openraft::SnapshotPolicy::LogsSinceLast(snapshot_every),
+            // By bytes and commands, and written before the log is told: `snapshots`.
+            snapshot_policy: openraft::SnapshotPolicy::Never,
             max_in_snapshot_log_to_keep: 0,
             ..openraft::Config::default()
         };
         let raft = Arc::new(raft.validate().map_err(stopped)?);
         let raft = Raft::new(ID, raft, Alone, log.clone(), state.clone()).await.map_err(stopped)?;
         if !raft.is_initialized().await.map_err(stopped)? {
-            let members = BTreeMap::from([(ID, BasicNode::default())]);
+            let members = BTreeMap::from([(ID, Member::default())]);
             raft.initialize(members).await.map_err(stopped)?;
         }
         // Alone, it need not wait until nobody else has been heard of.
@@ -169,13 +176,15 @@ impl Node {
         let awake = awake.and_then(Awake::new);
         let proposer = Proposer::new(raft.clone(), state.clone(), clock.clone(), awake);
         let renewals = Arc::new(Renewals::default());
-        let health = Arc::new(Health::new(directory));
+        let health = Arc::new(Health::new(directory.clone()));
+        let snapshots = Snapshots::new(raft.clone(), state.clone(), log.clone(), snapshot_every);
         let beat = Heart {
             state: state.clone(),
             clock: clock.clone(),
             proposer: proposer.clone(),
             renewals: renewals.clone(),
             health: health.clone(),
+            snapshots: snapshots.clone(),
         };
         let beat = Beat(tokio::spawn(beat.beat()).abort_handle());
         let begun = clock.now();
@@ -190,14 +199,26 @@ impl Node {
             metrics,
             beat,
             draining: RwLock::new(false),
+            snapshots,
+            said,
+            directory,
             begun,
             _lock: lock,
         };
         // No call of the node's last life is answered any more.
         let started = Command::NodeStarted { node: node.id() };
         node.propose(started).await?.expect("a node can always start");
-        node.propose(Command::RenewAll).await?.expect("leases can always be renewed");
         Ok(node)
+    }
+
+    /// What there was to say of the directory when it was opened: what was cut off, whether it was migrated.
+    pub fn said(&self) -> &[String] {
+        &self.said
+    }
+
+    /// How much of the log a restart would have to read: commands, and bytes.
+    pub fn since_snapshot(&self) -> (u64, u64) {
+        (self.state.since_snapshot(), self.log.live_bytes())
     }
 
     /// Has a command written and carried out. The answer means that it is on disk.
@@ -272,7 +293,7 @@ impl Node {
 
     /// Why nothing is granted at present, if nothing is.
     pub fn trouble(&self) -> Option<String> {
-        self.health.trouble()
+        self.health.trouble().or_else(|| self.snapshots.trouble())
     }
 
     /// Why nothing at all is granted, or will be until somebody does something about it.
@@ -335,7 +356,7 @@ impl Node {
 
     /// Writes everything down, so that the next start is quick.
     pub async fn snapshot(&self) -> Result<(), NodeError> {
-        self.raft.trigger().snapshot().await.map_err(stopped)
+        self.snapshots.write().await.map_err(stopped)
     }
 
     /// Stops. What was acknowledged is on disk in any case.
@@ -344,18 +365,20 @@ impl Node {
     }
 
     async fn shut_down(self) -> Result<(), NodeError> {
-        let Self { raft, beat, mut log, _lock, state, proposer, .. } = self;
-        drop((beat, state, proposer));
+        let Self { raft, beat, mut log, _lock, state, proposer, snapshots, directory, .. } = self;
+        drop((beat, state, proposer, snapshots));
         raft.shutdown().await.map_err(stopped)?;
         drop(raft);
         // Its tasks let go of the files one after the other.
         loop {
             match log.close() {
-                Ok(()) => return Ok(()),
+                Ok(()) => break,
                 Err(used) => log = used,
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+        migrate::forget_before(&directory)
+            .map_err(|error| NodeError::Directory { path: directory, error })
     }
 }
 
@@ -374,40 +397,6 @@ fn takes(command: &Command) -> bool {
     }
 }
 
-/// What the directory and the files in it are called is on disk when this returns. Whoever made one of them,
-/// or replaced the snapshot, may have been killed before it was.
-fn sync_names(directory: &Path) -> io::Result<()> {
-    // The one above may be none that this process may read.
-    if let Ok(above) = File::open(directory.join("..")) {
-        above.sync_all()?;
-    }
-    File::open(directory)?.sync_all()
-}
-
-fn missing(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::NotFound, format!("{what} is missing"))
-}
-
 fn stopped(error: impl std::fmt::Display) -> NodeError {
     NodeError::Stopped(error.to_string())
-}
-
-/// How often, and how long after each time, a directory in use is tried again: whoever has it may be
-/// about to end.
-const TRIES: u32 = 50;
-const PAUSE: Duration = Duration::from_millis(20);
-
-/// Makes the directory this process's own.
-async fn claim(directory: &Path) -> Result<File, NodeError> {
-    let bad = |error| NodeError::Directory { path: directory.to_owned(), error };
-    fs::create_dir_all(directory).map_err(bad)?;
-    let lock = File::create(directory.join("lock")).map_err(bad)?;
-    for _ in 0..TRIES {
-        match lock.try_lock() {
-            Ok(()) => return Ok(lock),
-            Err(TryLockError::WouldBlock) => tokio::time::sleep(PAUSE).await,
-            Err(TryLockError::Error(error)) => return Err(bad(error)),
-        }
-    }
-    Err(NodeError::InUse(directory.to_owned()))
 }

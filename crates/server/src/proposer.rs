@@ -11,8 +11,9 @@ use tokio::sync::mpsc;
 use crate::awake::Awake;
 use crate::clock::Clock;
 use crate::hub::{Target, refuse};
+use crate::node::ID;
 use crate::state::State;
-use crate::{Batch, Types, metrics};
+use crate::{Batch, Part, Types, metrics};
 
 /// How often all other tasks have their turn before commands are written, when there are many: whatever has
 /// reached the machine passes through several tasks on its way here, and can be written, too.
@@ -129,10 +130,16 @@ async fn propose(
         }
         number = number.wrapping_add(1);
         many = gathered.len() > FEW;
+        let operators = (0..).zip(&gathered).filter_map(|(nth, proposal)| match &proposal.target {
+            Target::Operator(name, _) => Some((nth, name.clone())),
+            _ => None,
+        });
+        let operators = operators.collect();
         let parts = |proposal: Proposal| (proposal.command, (proposal.target, proposal.received));
         let (commands, targets) = gathered.drain(..).map(parts).unzip();
         state.with_hub(|hub| hub.expect(number, targets));
-        let batch = Batch { number, at: clock.now(), commands };
+        let part = Part { origin: ID, number, commands, operators };
+        let batch = Batch { at: clock.now(), parts: vec![part] };
         if let Err(error) = raft.client_write(batch).await {
             state.with_hub(|hub| hub.give_up(number, &format!("the node has stopped: {error}")));
         }

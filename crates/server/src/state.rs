@@ -1,23 +1,22 @@
 //! The machine behind the log: what is committed is carried out, in order, and now and then the whole
 //! is written to a file so that the log can be cut.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use conclave_machine::{Command, Config, Machine, RequestId, Snapshot};
+use conclave_machine::{Command, Config, Machine, RequestId, Snapshot, Time};
 use futures_util::{Stream, TryStreamExt};
 use openraft::alias::{LogIdOf, SnapshotMetaOf, SnapshotOf, StoredMembershipOf};
 use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder};
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
-use crate::hub::{Hub, Target};
+use crate::format::snapshot::{Saved, Settings, read, write};
+use crate::hub::Hub;
 use crate::metrics::{Meter, Metrics};
+use crate::node::ID;
 use crate::operator_log::Before;
-use crate::{Batch, Carried, Types};
+use crate::{Batch, Carried, Part, Types};
 
 /// The machine of a node. Clones are the same machine.
 #[derive(Clone)]
@@ -30,35 +29,43 @@ struct Inner {
     machine: Machine,
     applied: Option<LogIdOf<Types>>,
     membership: StoredMembershipOf<Types>,
+    settings: Settings,
+    /// How many commands were carried out since the last snapshot that is on disk.
+    since: u64,
+    /// A snapshot that is on disk, which the log has not been told of.
+    written: Option<Saved>,
     hub: Hub,
     meter: Option<Meter>,
 }
 
-/// What a snapshot file contains.
-#[derive(Serialize, Deserialize)]
-struct Saved {
-    meta: SnapshotMetaOf<Types>,
-    machine: Vec<u8>,
-}
-
-/// How a file begins: what it is, and in which format.
-const MAGIC: &[u8; 8] = b"conclav1";
-
 impl State {
-    /// The machine of the last snapshot in a directory, or a new one.
-    pub(crate) fn open(directory: &Path, config: Config) -> io::Result<Self> {
-        let file = directory.join("snapshot");
-        let inner = match read::<Saved>(&file)? {
-            Some(saved) => Inner::restore(&saved.meta, &saved.machine)?,
-            None => Inner {
-                machine: Machine::new(first_config(directory, config)?),
-                applied: None,
-                membership: StoredMembershipOf::<Types>::default(),
-                hub: Hub::default(),
-                meter: None,
-            },
+    /// The machine of a snapshot; the next goes to this file.
+    pub(crate) fn open(file: &Path, saved: &Saved) -> io::Result<Self> {
+        let inner = Inner::restore(saved)?;
+        Ok(Self { inner: Arc::new(Mutex::new(inner)), file: Arc::new(file.to_owned()) })
+    }
+
+    /// How many commands were carried out since the last snapshot.
+    pub(crate) fn since_snapshot(&self) -> u64 {
+        self.lock().since
+    }
+
+    /// Writes down the whole state as it is. When the disk is full, all is as before, and can be tried again.
+    pub(crate) async fn write_snapshot(&self) -> io::Result<()> {
+        let (present, since) = {
+            let state = self.lock();
+            (state.present(), state.since)
         };
-        Ok(Self { inner: Arc::new(Mutex::new(inner)), file: Arc::new(file) })
+        let file = self.file.clone();
+        let written = tokio::task::spawn_blocking(move || {
+            let saved = present.build();
+            write(&file, &saved.to_file()).map(|()| saved)
+        });
+        let saved = written.await.map_err(io::Error::other)??;
+        let mut state = self.lock();
+        state.since -= since;
+        state.written = Some(saved);
+        Ok(())
     }
 
     /// The last entry that was carried out.
@@ -92,36 +99,52 @@ impl State {
     }
 }
 
-/// What the machine was made with when the log was begun. To read the log again with anything else would come to
-/// another state.
-fn first_config(directory: &Path, wanted: Config) -> io::Result<Config> {
-    let file = directory.join("config");
-    if let Some(first) = read(&file)? {
-        return Ok(first);
-    }
-    write(&file, &wanted)?;
-    Ok(wanted)
+/// What the first snapshot of a directory says: nothing has happened yet.
+pub(crate) fn first_snapshot(config: Config) -> Saved {
+    let meta = SnapshotMetaOf::<Types>::default();
+    Saved::new(Settings::new(), &meta, &Machine::new(config).snapshot())
 }
 
 impl Inner {
-    fn restore(meta: &SnapshotMetaOf<Types>, machine: &[u8]) -> io::Result<Self> {
-        let snapshot: Snapshot = postcard::from_bytes(machine).map_err(damaged)?;
+    fn restore(saved: &Saved) -> io::Result<Self> {
+        let meta = saved.meta()?;
         Ok(Self {
-            machine: Machine::restore(snapshot).map_err(damaged)?,
+            machine: saved.machine()?,
             applied: meta.last_log_id,
-            membership: meta.last_membership.clone(),
+            membership: meta.last_membership,
+            settings: saved.settings.clone(),
+            since: 0,
+            written: None,
             hub: Hub::default(),
             meter: None,
         })
     }
 
-    fn carry_out(&mut self, batch: Batch) {
-        let Self { machine, hub, meter, .. } = self;
-        if let Some(meter) = meter {
-            meter.entry(batch.commands.len());
+    fn present(&self) -> Present {
+        let (last_log_id, last_membership) = (self.applied, self.membership.clone());
+        Present {
+            meta: SnapshotMetaOf::<Types> { last_log_id, last_membership },
+            settings: self.settings.clone(),
+            machine: self.machine.snapshot(),
         }
-        let mut targets = hub.expected(batch.number);
-        for command in batch.commands {
+    }
+
+    fn carry_out(&mut self, batch: Batch) {
+        for part in batch.parts {
+            self.carry_out_part(batch.at, part);
+        }
+    }
+
+    fn carry_out_part(&mut self, at: Time, part: Part) {
+        let Self { machine, hub, meter, since, .. } = self;
+        *since += part.commands.len() as u64;
+        if let Some(meter) = meter {
+            meter.entry(part.commands.len());
+        }
+        // What came in at another node is answered there.
+        let mut targets = if part.origin == ID { hub.expected(part.number) } else { None };
+        let mut operators = part.operators.iter().peekable();
+        for (nth, command) in (0..).zip(part.commands) {
             let asked = match command {
                 Command::Request { session, request: RequestId(0), .. } => {
                     machine.next_allotted(session).map(|request| (session, request))
@@ -130,15 +153,12 @@ impl Inner {
                 _ => None,
             };
             // Nobody waits while the log is read again after a restart.
-            let (target, received) = targets.next().unzip();
-            let by = match &target {
-                Some(Target::Operator(name, _)) => Some(name.as_str()),
-                _ => None,
-            };
+            let (target, received) = targets.as_mut().and_then(Iterator::next).unzip();
+            let by = operators.next_if(|(order, _)| *order == nth).map(|(_, name)| name.as_str());
             // Nothing is logged again while the log is read after a restart.
-            let before = meter.as_ref().map(|_| Before::of(batch.at, &command, by, machine));
+            let before = meter.as_ref().map(|_| Before::of(at, &command, by, machine));
             let mut events = Vec::new();
-            let answer = machine.apply(batch.at, command, &mut events);
+            let answer = machine.apply(at, command, &mut events);
             if let Some(before) = before {
                 before.log(&events, machine);
             }
@@ -190,24 +210,20 @@ impl RaftStateMachine<Types> for State {
     }
 
     async fn get_snapshot_builder(&mut self) -> Builder {
-        let inner = self.lock();
-        Builder {
-            meta: SnapshotMetaOf::<Types> {
-                last_log_id: inner.applied,
-                last_membership: inner.membership.clone(),
-            },
-            snapshot: Arc::new(inner.machine.snapshot()),
-            file: self.file.clone(),
+        let mut inner = self.lock();
+        match inner.written.take() {
+            Some(saved) => Builder::Written(Some(saved)),
+            None => Builder::Present(Arc::new(inner.present()), self.file.clone()),
         }
     }
 
     async fn install_snapshot(
         &mut self,
-        meta: &SnapshotMetaOf<Types>,
-        machine: Vec<u8>,
+        _: &SnapshotMetaOf<Types>,
+        file: Vec<u8>,
     ) -> io::Result<()> {
-        let inner = Inner::restore(meta, &machine)?;
-        write(&self.file, &Saved { meta: meta.clone(), machine })?;
+        let inner = Inner::restore(&Saved::from_file(&file)?)?;
+        write(&self.file, &file)?;
         let mut present = self.lock();
         let (hub, meter) = (std::mem::take(&mut present.hub), present.meter.take());
         *present = Inner { hub, meter, ..inner };
@@ -215,64 +231,52 @@ impl RaftStateMachine<Types> for State {
     }
 
     async fn get_current_snapshot(&mut self) -> io::Result<Option<SnapshotOf<Types, Vec<u8>>>> {
-        let saved: Option<Saved> = read(&self.file)?;
-        Ok(saved.map(|saved| SnapshotOf::<Types, Vec<u8>> {
-            meta: saved.meta,
-            snapshot: saved.machine,
-        }))
+        let saved = read(&self.file)?.filter(|saved| saved.applied.is_some());
+        saved.map(|saved| of_openraft(&saved)).transpose()
     }
 }
 
-/// Writes down a machine as it was when this was made, while that goes on.
-pub(crate) struct Builder {
+fn of_openraft(saved: &Saved) -> io::Result<SnapshotOf<Types, Vec<u8>>> {
+    Ok(SnapshotOf::<Types, Vec<u8>> { meta: saved.meta()?, snapshot: saved.to_file() })
+}
+
+/// The state at one moment, which can be written down while the machine goes on.
+#[derive(Clone)]
+pub(crate) struct Present {
     meta: SnapshotMetaOf<Types>,
-    snapshot: Arc<Snapshot>,
-    file: Arc<PathBuf>,
+    settings: Settings,
+    machine: Snapshot,
+}
+
+impl Present {
+    fn build(&self) -> Saved {
+        Saved::new(self.settings.clone(), &self.meta, &self.machine)
+    }
+}
+
+/// Tells the log of a snapshot.
+pub(crate) enum Builder {
+    /// It is on disk. If it were written here and could not be, that would be the end of the node.
+    Written(Option<Saved>),
+    /// It was not asked for by this node, and is yet to be written.
+    Present(Arc<Present>, Arc<PathBuf>),
 }
 
 impl RaftSnapshotBuilder<Types> for Builder {
     type SnapshotData = Vec<u8>;
 
     async fn build_snapshot(&mut self) -> io::Result<SnapshotOf<Types, Vec<u8>>> {
-        let (meta, snapshot, file) = (self.meta.clone(), self.snapshot.clone(), self.file.clone());
-        let written = tokio::task::spawn_blocking(move || {
-            let machine = postcard::to_allocvec(&*snapshot).map_err(damaged)?;
-            let saved = Saved { meta, machine };
-            write(&file, &saved).map(|()| saved)
-        });
-        let Saved { meta, machine } = written.await.map_err(io::Error::other)??;
-        Ok(SnapshotOf::<Types, Vec<u8>> { meta, snapshot: machine })
+        let saved = match self {
+            Self::Written(saved) => saved.take().ok_or_else(|| io::Error::other("it was built"))?,
+            Self::Present(present, file) => {
+                let (present, file) = (present.clone(), file.clone());
+                let written = tokio::task::spawn_blocking(move || {
+                    let saved = present.build();
+                    write(&file, &saved.to_file()).map(|()| saved)
+                });
+                written.await.map_err(io::Error::other)??
+            }
+        };
+        of_openraft(&saved)
     }
-}
-
-/// Replaces the file by one that is complete, or leaves it as it is.
-fn write(file: &Path, saved: &impl Serialize) -> io::Result<()> {
-    let body = postcard::to_allocvec(saved).map_err(damaged)?;
-    let fresh = file.with_extension("new");
-    let mut out = File::create(&fresh)?;
-    out.write_all(MAGIC)?;
-    out.write_all(&crc32fast::hash(&body).to_be_bytes())?;
-    out.write_all(&body)?;
-    out.sync_all()?;
-    fs::rename(&fresh, file)?;
-    let directory = file.parent().expect("the file is in a directory");
-    File::open(directory)?.sync_all()
-}
-
-fn read<T: DeserializeOwned>(file: &Path) -> io::Result<Option<T>> {
-    let bytes = match fs::read(file) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let body = bytes.strip_prefix(MAGIC).ok_or_else(|| damaged("it is none of ours"))?;
-    let (sum, body) = body.split_first_chunk().ok_or_else(|| damaged("it is cut off"))?;
-    if crc32fast::hash(body) != u32::from_be_bytes(*sum) {
-        return Err(damaged("its checksum is wrong"));
-    }
-    postcard::from_bytes(body).map(Some).map_err(damaged)
-}
-
-fn damaged(error: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, error)
 }

@@ -350,14 +350,17 @@ fn failure(error: ServeError) -> Failure {
         ServeError::Node(NodeError::Directory { .. }) => {
             Trouble::Directory(format!("{text}; choose one that can be written to with --data"))
         }
-        ServeError::Node(NodeError::Log { error, .. } | NodeError::Snapshot { error, .. })
-            if !is_corrupt(&error) =>
+        ServeError::Node(
+            NodeError::Log { error, .. }
+            | NodeError::Snapshot { error, .. }
+            | NodeError::Settings { error, .. },
+        ) if !is_corrupt(&error) =>
         {
             Trouble::Directory(text)
         }
-        ServeError::Node(NodeError::Log { .. } | NodeError::Snapshot { .. }) => {
-            Trouble::Corrupt(text)
-        }
+        ServeError::Node(
+            NodeError::Log { .. } | NodeError::Snapshot { .. } | NodeError::Settings { .. },
+        ) => Trouble::Corrupt(text),
         _ => Trouble::Stopped(text),
     };
     trouble.into()

@@ -146,7 +146,7 @@ fn a_directory_that_cannot_be_used_is_refused() {
 
 /// The file of the log, what is in it, and how much of that is used: there are zeros after that.
 fn log_of(node: &Node) -> (PathBuf, Vec<u8>, usize) {
-    let mut files = fs::read_dir(node.file("data").join("log")).expect("there is a log");
+    let mut files = fs::read_dir(node.file("data").join("journal")).expect("there is a log");
     let path = files.next().expect("there is a file").expect("it can be read").path();
     assert!(files.next().is_none(), "it has just been begun");
     let bytes = fs::read(&path).expect("it can be read");
@@ -165,7 +165,7 @@ fn damaged_data_is_refused() {
     let (path, mut bytes, used) = log_of(&node);
     bytes[used / 3] ^= 0xff;
     fs::write(&path, bytes).expect("it can be written");
-    refuses(23, &node.file("data"), "127.0.0.1:0", "restore the directory from a copy");
+    refuses(23, &node.file("data"), "127.0.0.1:0", "conclave restore");
 }
 
 #[test]

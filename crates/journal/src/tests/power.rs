@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use super::*;
 
 /// What a disk writes or does not.
-const SECTOR: usize = 512;
+const SECTOR: usize = tail::SECTOR;
 /// So many bytes a file: some frames, of one or many sectors.
 const FILE: usize = 16 * SECTOR;
 
 fn open(directory: &Path) -> io::Result<(Journal, Vec<Vec<u8>>)> {
     let mut seen = Vec::new();
-    let journal = Journal::open(directory, FILE, |_, content| {
+    let journal = Journal::open(directory, FILE, |_, _, content| {
         seen.push(content.to_vec());
         Ok(())
     })?;
@@ -65,10 +65,11 @@ impl Chance {
     /// What may be on disk if the power fails while a frame is written to a file, or just after that.
     fn crash(&mut self, before: &Image, after: &Image, written: &Path) {
         for (path, new) in after {
-            let empty = || [&new[..HEADER], &vec![0; FILE - HEADER]].concat();
+            let empty = || [&new[..HEADER], &vec![0; new.len() - HEADER]].concat();
             if path == written {
-                // A new file has its name before anything is written to it.
-                let old = before.get(path).cloned().unwrap_or_else(empty);
+                // A new file has its name before anything is written to it, and may replace one that was too short.
+                let old = before.get(path).filter(|old| old[..HEADER] == new[..HEADER]);
+                let old = old.cloned().unwrap_or_else(empty);
                 fs::write(path, self.torn(&old, new)).expect("it can be written");
             } else if !before.contains_key(path) {
                 // Another is being made meanwhile.
@@ -201,9 +202,9 @@ fn after_a_failure_nothing_is_written_until_it_was_opened_again() {
     append(&mut journal, b"one");
     let mut two = [&[0; HEAD], b"two".as_slice()].concat();
     journal.pen.break_off();
-    assert!(journal.append(&mut two.clone()).is_err(), "it gets nowhere");
+    assert!(journal.append(&mut two.clone(), STAMP).is_err(), "it gets nowhere");
     journal.pen = Pen::without_direct_way(&directory.path().join(name(1)), journal.pen.at());
-    let error = journal.append(&mut two).expect_err("nobody knows what is on disk");
+    let error = journal.append(&mut two, STAMP).expect_err("nobody knows what is on disk");
     assert!(error.to_string().contains("could not be written before"), "{error}");
     drop(journal);
     let (mut journal, seen) = open(directory.path()).expect("a log");
@@ -217,7 +218,8 @@ fn after_a_failure_nothing_is_written_until_it_was_opened_again() {
 fn a_file_that_is_shorter_than_what_it_begins_with_was_not_left_by_a_failure_of_power() {
     let directory = tempfile::tempdir().expect("a directory");
     for length in 0..HEADER {
-        fs::write(directory.path().join(name(1)), &MAGIC.repeat(3)[..length]).expect("written");
+        fs::write(directory.path().join(name(1)), &frame::MAGIC.repeat(5)[..length])
+            .expect("written");
         let error = open(directory.path()).err().expect("it is damaged");
         assert!(error.to_string().contains("does not begin as it should"), "{error}");
     }

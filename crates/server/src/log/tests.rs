@@ -10,9 +10,9 @@ use openraft::{EntryPayload, RaftTypeConfig, Vote};
 use tempfile::TempDir;
 
 use super::*;
-use crate::Batch;
 use crate::metrics::Metrics;
-use crate::state::State;
+use crate::state::{State, first_snapshot};
+use crate::{Batch, Part};
 
 /// So many bytes a file, which is a few entries.
 const SHORT: usize = 512;
@@ -33,7 +33,8 @@ struct Stores;
 impl StoreBuilder<Types, Log, State, TempDir> for Stores {
     async fn build(&self) -> Result<(TempDir, Log, State), openraft::StorageError<Types>> {
         let directory = directory();
-        let state = State::open(directory.path(), conclave_machine::Config::default());
+        let first = first_snapshot(conclave_machine::Config::default());
+        let state = State::open(&directory.path().join("snapshot"), &first);
         let log = open(&directory);
         Ok((directory, log, state.expect("a state")))
     }
@@ -46,7 +47,8 @@ async fn it_is_a_log_as_openraft_wants_it() {
 
 fn entry(term: u64, index: u64, number: u64) -> EntryOf<Types> {
     let leader = <Types as RaftTypeConfig>::LeaderId::new(term, 1);
-    let batch = Batch { number, at: conclave_machine::Time::default(), commands: Vec::new() };
+    let part = Part { origin: 1, number, commands: Vec::new(), operators: Vec::new() };
+    let batch = Batch { at: conclave_machine::Time::default(), parts: vec![part] };
     let log_id = LogIdOf::<Types>::new(leader.to_committed(), index);
     EntryOf::<Types> { log_id, payload: EntryPayload::Normal(batch) }
 }

@@ -5,6 +5,7 @@ mod crowd;
 mod disk;
 mod durable;
 mod events;
+mod golden;
 mod http;
 mod killed;
 mod plain;

@@ -1,0 +1,265 @@
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Name, Owner, RequestId, SessionId, Token};
+
+/// What the log says. Its order and its times are the machine's only input.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Command {
+    /// Nothing but that time has passed. Written when something is due and nobody asks for
+    /// anything.
+    Tick,
+    /// The server was stalled for so long, and nobody could renew anything: leases and waits get
+    /// this time back. It is read before anything is found to be due, and gives back no more than
+    /// has passed since the last command.
+    Resume {
+        /// For how long.
+        stalled: Duration,
+    },
+    /// The server has restarted, or another leads now: every session gets its full time-to-live
+    /// from now on. It is read before anything is found to be due.
+    RenewAll,
+    /// A client wants a session.
+    Open(Open),
+    /// These sessions live on.
+    KeepAlive {
+        /// Which.
+        sessions: Vec<SessionId>,
+    },
+    /// A client is done: its session ends and all that it holds is free.
+    Close {
+        /// Which session.
+        session: SessionId,
+    },
+    /// An operator ends a session.
+    Expel {
+        /// Which.
+        session: SessionId,
+        /// Why.
+        reason: Name,
+    },
+    /// A session asks for something.
+    Request {
+        /// Who asks.
+        session: SessionId,
+        /// The number of the request.
+        request: RequestId,
+        /// The client has all answers up to this request's; they need not be kept any more.
+        received: RequestId,
+        /// What is asked.
+        call: Call,
+    },
+    /// An operator takes a lock from who holds it.
+    ForceRelease {
+        /// Which lock.
+        lock: Name,
+        /// From the holder with this token; from all if there is none.
+        token: Option<Token>,
+        /// Why.
+        reason: Name,
+    },
+    /// An operator ends somebody's leadership.
+    Depose {
+        /// Of which election.
+        election: Name,
+        /// Why.
+        reason: Name,
+    },
+}
+
+/// A client wants a session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Open {
+    /// What the client is called, for people.
+    pub name: Name,
+    /// Where it runs, for people.
+    pub host: Name,
+    /// How long it lives unless it is kept alive.
+    pub ttl: Duration,
+    /// How bad it is if its waits end because of a deadlock: the lowest loses, where the policy
+    /// says so.
+    pub priority: i32,
+    /// A number that whoever acts for the session has to know. The machine keeps it and does not ask
+    /// for it; numbers of sessions are easy to guess, and begin again where there is a new log.
+    pub key: u64,
+}
+
+/// What a session asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Call {
+    /// To hold locks.
+    Acquire(Acquire),
+    /// To hold one no more, or one level less of it.
+    Release {
+        /// Which.
+        lock: Name,
+        /// The token it is held with.
+        token: Token,
+        /// The lock goes to the first request of this session that waits for it, before all others
+        /// that wait, and with all its levels.
+        to: Option<SessionId>,
+    },
+    /// To hold none of the locks that were granted with this token any more, at any level.
+    ReleaseAll {
+        /// The token.
+        token: Token,
+    },
+    /// To hold a shared lock exclusively.
+    Upgrade {
+        /// Which.
+        lock: Name,
+        /// The token it is held with.
+        token: Token,
+        /// For how long it may take.
+        patience: Patience,
+    },
+    /// To share a lock that is held exclusively.
+    Downgrade {
+        /// Which.
+        lock: Name,
+        /// The token it is held with.
+        token: Token,
+    },
+    /// To undo another request. If it waits, it waits no more; if it was granted, that is
+    /// taken back: whoever gives up waiting need not know whether it has waited long enough.
+    Cancel {
+        /// Which request.
+        request: RequestId,
+    },
+    /// To lead.
+    Campaign(Campaign),
+    /// To be known for something else, as the leader.
+    Proclaim {
+        /// Of which election.
+        election: Name,
+        /// The token of the leadership.
+        term: Token,
+        /// What others see.
+        value: Vec<u8>,
+    },
+    /// To lead no more.
+    Resign {
+        /// Which election.
+        election: Name,
+        /// The token of the leadership.
+        term: Token,
+    },
+}
+
+/// A request for locks: all of them at once, or none.
+///
+/// Several such requests cannot block each other. But one that waits for two locks can be in the way of
+/// somebody who holds one of them and asks for the other, and nobody passes anybody: that is a
+/// deadlock like any other, though this one holds nothing. It is best to ask for all at once, always.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Acquire {
+    /// Which, and how. No lock twice.
+    pub wants: Vec<Want>,
+    /// The thread of control that is going to hold them. It may wait for one thing at a time.
+    pub owner: Owner,
+    /// For how long it may take.
+    pub patience: Patience,
+    /// If the owner holds the lock already, it holds it once more: as often as it was taken, it has
+    /// to be released. For one lock at a time.
+    pub reentrant: bool,
+}
+
+impl Acquire {
+    /// A request for several locks, as patient as can be.
+    pub fn all(wants: impl IntoIterator<Item = Want>) -> Self {
+        Self {
+            wants: wants.into_iter().collect(),
+            owner: Owner(0),
+            patience: Patience::Forever,
+            reentrant: false,
+        }
+    }
+
+    /// A request for a lock that nobody else holds at the same time.
+    pub fn exclusive(lock: impl Into<Name>) -> Self {
+        Self::all([Want { lock: lock.into(), mode: Mode::Exclusive }])
+    }
+
+    /// A request for a lock that others may share.
+    pub fn shared(lock: impl Into<Name>) -> Self {
+        Self::all([Want { lock: lock.into(), mode: Mode::Shared }])
+    }
+
+    /// A request for one of a number of permits.
+    pub fn permit(lock: impl Into<Name>, of: u32) -> Self {
+        Self::all([Want { lock: lock.into(), mode: Mode::Permits { take: 1, of } }])
+    }
+
+    /// The same with other patience.
+    #[must_use]
+    pub fn with(self, patience: Patience) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// The same for another thread of control.
+    #[must_use]
+    pub fn by(self, owner: Owner) -> Self {
+        Self { owner, ..self }
+    }
+
+    /// The same, also if the lock is held already.
+    #[must_use]
+    pub fn again(self) -> Self {
+        Self { reentrant: true, ..self }
+    }
+}
+
+/// A lock, and how it is wanted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Want {
+    /// The lock.
+    pub lock: Name,
+    /// How.
+    pub mode: Mode,
+}
+
+/// How a lock is held. A lock is either read and written, or it has permits; which it is, and how
+/// many permits, is settled by the first request, until nobody holds or wants it any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Mode {
+    /// By nobody else.
+    Exclusive,
+    /// By others who share it, too.
+    Shared,
+    /// As some of a number of permits.
+    Permits {
+        /// How many.
+        take: u32,
+        /// Of how many there are.
+        of: u32,
+    },
+}
+
+/// For how long a request may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Patience {
+    /// At once or not at all.
+    Try,
+    /// For so long.
+    For(Duration),
+    /// For as long as the session lives.
+    Forever,
+}
+
+/// A request to lead.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Campaign {
+    /// Which election.
+    pub election: Name,
+    /// The candidate with the highest rank leads; of equals, the first.
+    pub rank: i64,
+    /// Whether a leader of lower rank is to yield.
+    pub preempt: bool,
+    /// How long it may lead on, as leader, when it is asked to yield.
+    pub grace: Duration,
+    /// What others see when it leads.
+    pub value: Vec<u8>,
+    /// For how long it may take.
+    pub patience: Patience,
+}

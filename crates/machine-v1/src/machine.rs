@@ -1,0 +1,453 @@
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
+use std::time::Duration;
+
+use crate::election::Election;
+use crate::ids::Arrival;
+use crate::lock::{Hold, Lock, LockId, Place};
+use crate::mutation::Mutation;
+use crate::session::{Outcome, Replies, Session};
+use crate::slab::Slab;
+use crate::view::Forced;
+use crate::waits::{Goal, Wait};
+use crate::{
+    Agent, Call, Cause, Command, Config, Error, Event, Name, Open, Reply, RequestId, Scarce,
+    SessionId, Time, Token,
+};
+
+/// The lock manager: sessions, locks, elections.
+///
+/// It is a function of the commands it was given and of their times. Two machines with the same
+/// configuration that are given the same commands are equal, answer alike and report alike.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    pub(crate) config: Config,
+    /// The time of the last command.
+    pub(crate) now: Time,
+    /// How long the server was stalled in all. The clock of leases is this much behind.
+    pub(crate) stalled: Duration,
+    pub(crate) last_token: Token,
+    pub(crate) last_session: SessionId,
+    pub(crate) last_arrival: Arrival,
+    pub(crate) sessions: BTreeMap<SessionId, Session>,
+    /// The locks that somebody holds or wants, by name.
+    pub(crate) names: BTreeMap<Name, LockId>,
+    pub(crate) locks: Slab<Lock>,
+    pub(crate) holds: Slab<Hold>,
+    pub(crate) waits: BTreeMap<Arrival, Wait>,
+    /// Who waits for a lock, and by what. Candidates of elections are not here: they are not held
+    /// up.
+    pub(crate) waiting: BTreeMap<Agent, Arrival>,
+    /// Who is in the way of somebody older, under wound-wait, and of whom.
+    pub(crate) wounded: BTreeMap<Agent, Agent>,
+    pub(crate) elections: BTreeMap<Name, Election>,
+    /// What happens by itself, and when, by the clock of leases.
+    pub(crate) due: BTreeSet<(Time, Due)>,
+    pub(crate) forced: VecDeque<Forced>,
+    pub(crate) turn: Turn,
+    #[cfg(test)]
+    pub(crate) mutation: Option<Mutation>,
+}
+
+/// Something that happens by itself when its time has come.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Due {
+    /// A session ends.
+    Session(SessionId),
+    /// A wait is over.
+    Wait(Arrival),
+    /// A leader that was asked to yield is deposed.
+    Yield(Name),
+}
+
+/// What is to be done before a command is done with; empty between commands.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Turn {
+    pub(crate) events: Vec<Event>,
+    /// Locks at which somebody may be granted now, or which nobody may want any more.
+    pub(crate) touched: Vec<LockId>,
+    /// Those who are first for one of these, the first to come on top.
+    pub(crate) heads: BinaryHeap<Reverse<Place>>,
+    /// The locks that were touched before.
+    pub(crate) looked_at: Vec<LockId>,
+    /// Elections that may have no leader.
+    pub(crate) vacant: BTreeSet<Name>,
+    /// The wait that the command itself has begun: what comes of it within the command is the
+    /// reply.
+    pub(crate) asking: Option<Arrival>,
+    pub(crate) answer: Option<Result<Reply, Error>>,
+}
+
+impl Machine {
+    /// A machine without sessions.
+    pub fn new(config: Config) -> Self {
+        Self {
+            config,
+            now: Time::ZERO,
+            stalled: Duration::ZERO,
+            last_token: Token(0),
+            last_session: SessionId(0),
+            last_arrival: Arrival(0),
+            sessions: BTreeMap::new(),
+            names: BTreeMap::new(),
+            locks: Slab::default(),
+            holds: Slab::default(),
+            waits: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            wounded: BTreeMap::new(),
+            elections: BTreeMap::new(),
+            due: BTreeSet::new(),
+            forced: VecDeque::new(),
+            turn: Turn::default(),
+            #[cfg(test)]
+            mutation: None,
+        }
+    }
+
+    /// What it was made with.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The time of the last command.
+    pub fn now(&self) -> Time {
+        self.now
+    }
+
+    /// When something is due next. If no command comes by then, a [`Command::Tick`] should.
+    pub fn next_due(&self) -> Option<Time> {
+        self.due.first().map(|&(time, _)| time + self.stalled)
+    }
+
+    /// Carries out a command that was written at `at`, and adds what it brought about to `events`.
+    ///
+    /// What was due by then happens before. A time before that of the last command is taken for
+    /// the same: the clock never goes back.
+    pub fn apply(
+        &mut self,
+        at: Time,
+        command: Command,
+        events: &mut Vec<Event>,
+    ) -> Result<Reply, Error> {
+        let elapsed = at.since(self.now);
+        self.now = self.now.max(at);
+        let reply = match command {
+            Command::Resume { stalled } => {
+                if !self.is_mutated(Mutation::StallsCount) {
+                    self.stalled += stalled.min(elapsed);
+                }
+                self.expire();
+                Ok(Reply::Done)
+            }
+            Command::RenewAll => {
+                self.renew_all();
+                self.expire();
+                Ok(Reply::Done)
+            }
+            command => {
+                self.expire();
+                self.carry_out(command)
+            }
+        };
+        self.settle();
+        events.append(&mut self.turn.events);
+        reply
+    }
+
+    fn carry_out(&mut self, command: Command) -> Result<Reply, Error> {
+        match command {
+            Command::Tick | Command::Resume { .. } | Command::RenewAll => Ok(Reply::Done),
+            Command::Open(open) => self.open(open),
+            Command::KeepAlive { mut sessions } => {
+                sessions.retain(|&session| !self.keep_alive(session));
+                Ok(Reply::Alive { gone: sessions })
+            }
+            Command::Close { session } => {
+                self.known(session)?;
+                self.end_session(session, Cause::Closed);
+                Ok(Reply::Done)
+            }
+            Command::Expel { session, reason } => {
+                self.check_label(&reason)?;
+                self.known(session)?;
+                self.end_session(session, Cause::Expelled);
+                Ok(Reply::Done)
+            }
+            Command::Request { session, request, received, call } => {
+                self.request(session, request, received, &call)
+            }
+            Command::ForceRelease { lock, token, reason } => {
+                self.force_release(&lock, token, reason)
+            }
+            Command::Depose { election, reason } => self.depose(&election, reason),
+        }
+    }
+
+    fn open(&mut self, open: Open) -> Result<Reply, Error> {
+        let Open { name, host, ttl, priority, key } = open;
+        self.check_label(&name)?;
+        self.check_label(&host)?;
+        let limits = &self.config.limits;
+        if ttl < limits.shortest_ttl || ttl > limits.longest_ttl {
+            return Err(Error::BadSpan);
+        }
+        within(self.sessions.len(), limits.sessions, Scarce::Sessions)?;
+        self.last_session.0 += 1;
+        let session = self.last_session;
+        let deadline = self.clock() + ttl;
+        self.due.insert((deadline, Due::Session(session)));
+        let fresh = Session {
+            name,
+            host,
+            ttl,
+            priority,
+            key,
+            opened: self.now,
+            deadline,
+            holds: Vec::new(),
+            waits: Vec::new(),
+            pending: 0,
+            leads: Vec::new(),
+            replies: Replies::default(),
+        };
+        self.sessions.insert(session, fresh);
+        Ok(Reply::Opened { session })
+    }
+
+    /// Whether there is such a session, which then lives on.
+    fn keep_alive(&mut self, id: SessionId) -> bool {
+        let clock = self.clock();
+        let Some(session) = self.sessions.get_mut(&id) else { return false };
+        let deadline = clock + session.ttl;
+        if deadline > session.deadline {
+            self.due.remove(&(session.deadline, Due::Session(id)));
+            self.due.insert((deadline, Due::Session(id)));
+            session.deadline = deadline;
+        }
+        true
+    }
+
+    fn renew_all(&mut self) {
+        let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
+        for session in sessions {
+            self.keep_alive(session);
+        }
+    }
+
+    /// Lets happen what is due. Whatever is over is over before anything is granted, so that
+    /// nothing is granted to a session that has ended.
+    fn expire(&mut self) {
+        let clock = self.clock();
+        let mut yielding = Vec::new();
+        while self.due.first().is_some_and(|&(time, _)| time <= clock) {
+            let (_, due) = self.due.pop_first().expect("something is due");
+            match due {
+                Due::Session(session) => {
+                    self.end_session(session, Cause::Expired);
+                    if self.is_mutated(Mutation::GrantToDead) {
+                        self.settle();
+                    }
+                }
+                Due::Wait(arrival) => {
+                    let wait = self.withdraw(arrival);
+                    self.answer(&wait, Err(Error::TimedOut));
+                }
+                Due::Yield(election) => yielding.push(election),
+            }
+        }
+        for election in yielding {
+            self.grace_is_over(&election);
+        }
+        self.settle();
+    }
+
+    /// Ends a session: first its waits, then what it holds. Nothing is granted yet.
+    fn end_session(&mut self, id: SessionId, cause: Cause) {
+        let waits = self.sessions[&id].waits.clone();
+        for (_, arrival) in waits {
+            let wait = self.withdraw(arrival);
+            self.answer(&wait, Err(Error::SessionEnded));
+        }
+        for hold in self.holds_by_name(id, |_| true) {
+            self.drop_hold(hold, cause);
+        }
+        let mut leads = self.sessions[&id].leads.clone();
+        leads.sort_unstable();
+        for election in leads {
+            self.vacate(&election, Some(cause));
+        }
+        let session = self.sessions.remove(&id).expect("it is there");
+        self.due.remove(&(session.deadline, Due::Session(id)));
+        self.turn.events.push(Event::Ended { session: id, cause });
+    }
+
+    fn request(
+        &mut self,
+        id: SessionId,
+        request: RequestId,
+        received: RequestId,
+        call: &Call,
+    ) -> Result<Reply, Error> {
+        let session = self.sessions.get_mut(&id).ok_or(Error::UnknownSession(id))?;
+        session.replies.forget(received);
+        let session = &self.sessions[&id];
+        if !self.is_mutated(Mutation::Repeated) {
+            if let Some(outcome) = session.replies.find(request) {
+                return self.repeat(id, request, call, outcome);
+            }
+            if session.wait_of(request).is_some() {
+                return Ok(Reply::Waiting);
+            }
+        }
+        if session.replies.has_forgotten(request) {
+            // What is still held because of it tells what came of it.
+            let outcome = match call {
+                Call::Campaign(_) => Outcome::Elected,
+                _ => Outcome::Granted,
+            };
+            let still = self.repeat(id, request, call, &outcome);
+            return still.map_err(|_| Error::Forgotten(request));
+        }
+        let reply = match call {
+            Call::Acquire(acquire) => self.acquire(id, request, acquire),
+            Call::Release { lock, token, to } => self.release(id, lock, *token, *to),
+            Call::ReleaseAll { token } => self.release_all(id, *token),
+            Call::Upgrade { lock, token, patience } => {
+                self.upgrade(id, request, lock, *token, *patience)
+            }
+            Call::Downgrade { lock, token } => self.downgrade(id, request, lock, *token),
+            Call::Cancel { request } => self.cancel(id, *request),
+            Call::Campaign(campaign) => self.campaign(id, request, campaign),
+            Call::Proclaim { election, term, value } => self.proclaim(id, election, *term, value),
+            Call::Resign { election, term } => self.resign(id, election, *term),
+        };
+        if let Some(outcome) = Outcome::of(call, &reply) {
+            self.remember(id, request, outcome);
+        }
+        reply
+    }
+
+    /// Answers a request that was made before as it was answered then.
+    fn repeat(
+        &self,
+        id: SessionId,
+        request: RequestId,
+        call: &Call,
+        outcome: &Outcome,
+    ) -> Result<Reply, Error> {
+        let of_request = |hold: &&Hold| hold.request == request;
+        match (outcome, call) {
+            (Outcome::Done, _) => Ok(Reply::Done),
+            (Outcome::Released { left }, _) => Ok(Reply::Released { left: *left }),
+            (Outcome::Failed(error), _) => Err((**error).clone()),
+            (Outcome::Granted, Call::Acquire(acquire)) => {
+                let held = acquire.wants.iter().map(|want| {
+                    let hold = self.holds_on(id, &want.lock).find(of_request);
+                    hold.map(|hold| (hold.token, self.locks[hold.lock].epoch))
+                });
+                let held: Vec<(Token, Token)> = held.collect::<Option<_>>().ok_or(Error::Lost)?;
+                let token = held.first().ok_or(Error::Lost)?.0;
+                let epochs = held.into_iter().map(|(_, epoch)| epoch).collect();
+                Ok(Reply::Granted { token, epochs, depth: 1 })
+            }
+            (Outcome::Granted, Call::Upgrade { lock, .. } | Call::Downgrade { lock, .. }) => {
+                let hold = self.holds_on(id, lock).find(of_request).ok_or(Error::Lost)?;
+                Ok(self.granted(hold))
+            }
+            (Outcome::Nested { lock, owner }, _) => {
+                let agent = Agent { session: id, owner: *owner };
+                let hold = self.hold_of_name(agent, lock).ok_or(Error::Lost)?;
+                Ok(self.granted(&self.holds[hold]))
+            }
+            (Outcome::Elected, Call::Campaign(campaign)) => {
+                let election = self.elections.get(&campaign.election).ok_or(Error::Lost)?;
+                let term = election.term_of(id, request).ok_or(Error::Lost)?;
+                Ok(Reply::Elected { term })
+            }
+            (Outcome::Granted | Outcome::Elected, _) => Err(Error::Lost),
+        }
+    }
+
+    /// A request that waited is answered: to whoever asked, or to whoever asks again.
+    pub(crate) fn answer(&mut self, wait: &Wait, answer: Result<Reply, Error>) {
+        let session = wait.agent.session;
+        let outcome = match (&answer, &wait.goal) {
+            (Err(error), _) => Outcome::Failed(Box::new(error.clone())),
+            (Ok(_), Goal::Locks(_) | Goal::Upgrade(..)) => Outcome::Granted,
+            (Ok(_), Goal::Lead(_)) => Outcome::Elected,
+        };
+        self.remember(session, wait.request, outcome);
+        if self.turn.asking == Some(wait.arrival) {
+            self.turn.answer = Some(answer);
+        } else {
+            let request = wait.request;
+            self.turn.events.push(Event::Answered { session, request, answer });
+        }
+    }
+
+    pub(crate) fn remember(&mut self, session: SessionId, request: RequestId, outcome: Outcome) {
+        let most = self.config.limits.replies;
+        let session = self.sessions.get_mut(&session).expect("who asks has a session");
+        session.replies.keep(request, outcome, most);
+    }
+
+    /// The clock of leases: time without the stalls of the server.
+    pub(crate) fn clock(&self) -> Time {
+        self.now.back(self.stalled)
+    }
+
+    pub(crate) fn next_token(&mut self) -> Token {
+        self.last_token.0 += 1;
+        self.last_token
+    }
+
+    fn known(&self, session: SessionId) -> Result<(), Error> {
+        if self.sessions.contains_key(&session) {
+            return Ok(());
+        }
+        Err(Error::UnknownSession(session))
+    }
+
+    pub(crate) fn check_label(&self, label: &str) -> Result<(), Error> {
+        fits(label.len(), self.config.limits.label_bytes, Scarce::LabelBytes)
+    }
+
+    pub(crate) fn check_name(&self, name: &str) -> Result<(), Error> {
+        if name.is_empty() {
+            return Err(Error::NoName);
+        }
+        fits(name.len(), self.config.limits.name_bytes, Scarce::NameBytes)
+    }
+
+    /// Whether so many more locks and elections can be there.
+    pub(crate) fn check_names(&self, more: usize) -> Result<(), Error> {
+        let names = self.names.len() + self.elections.len() + more;
+        fits(names, self.config.limits.names, Scarce::Names)
+    }
+
+    /// Whether a test has spoilt the machine in this way.
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "only tests spoil the machine"))]
+    #[inline]
+    pub(crate) fn is_mutated(&self, mutation: Mutation) -> bool {
+        #[cfg(test)]
+        return self.mutation == Some(mutation);
+        #[cfg(not(test))]
+        {
+            let _ = mutation;
+            false
+        }
+    }
+}
+
+/// Whether there is room for one more.
+pub(crate) fn within(now: usize, most: usize, what: Scarce) -> Result<(), Error> {
+    fits(now.saturating_add(1), most, what)
+}
+
+/// Whether so many are not too many.
+pub(crate) fn fits(count: usize, most: usize, what: Scarce) -> Result<(), Error> {
+    if count <= most {
+        return Ok(());
+    }
+    Err(Error::Limit { what, most: most as u64 })
+}

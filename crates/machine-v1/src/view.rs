@@ -1,0 +1,396 @@
+//! What can be seen of the machine without changing it: who holds what, who waits for whom, since
+//! when, and why.
+
+use std::ops::Bound;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::election::Election;
+use crate::lock::{Hold, Lock};
+use crate::machine::Machine;
+use crate::session::Session;
+use crate::waits::{Goal, Wait};
+use crate::{Agent, Kind, Leadership, Link, Mode, Name, RequestId, SessionId, Time, Token};
+
+/// A lock that somebody holds or wants.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockView {
+    /// Its name.
+    pub name: Name,
+    /// What it is.
+    pub kind: Kind,
+    /// The token that began the present period of holding.
+    pub epoch: Token,
+    /// Who holds it, in the order of their tokens.
+    pub holders: Vec<HolderView>,
+    /// Who waits for it, the next first.
+    pub waiters: Vec<WaiterView>,
+}
+
+/// Somebody who holds a lock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HolderView {
+    /// Who.
+    pub who: Who,
+    /// How.
+    pub mode: Mode,
+    /// How often it was taken.
+    pub depth: u32,
+    /// The fencing token.
+    pub token: Token,
+    /// Since when.
+    pub since: Time,
+}
+
+/// Somebody who waits for a lock or stands in an election.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WaiterView {
+    /// Who.
+    pub who: Who,
+    /// By which request.
+    pub request: RequestId,
+    /// How it wants the lock; a candidate wants to lead.
+    pub wants: Wants,
+    /// Since when.
+    pub since: Time,
+    /// For how much longer, unless for as long as it takes.
+    pub left: Option<Duration>,
+    /// The locks that it waits for at once.
+    pub locks: Vec<Name>,
+}
+
+/// What a waiter wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Wants {
+    /// To hold the lock so.
+    Hold(Mode),
+    /// To hold exclusively what it shares.
+    Upgrade,
+    /// To lead, with this rank.
+    Lead {
+        /// The rank.
+        rank: i64,
+    },
+}
+
+/// Somebody, with the names that people know it by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Who {
+    /// Who.
+    pub agent: Agent,
+    /// The session's name.
+    pub name: Name,
+    /// Where it runs.
+    pub host: Name,
+}
+
+/// A session.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionView {
+    /// Its number.
+    pub session: SessionId,
+    /// What the client is called.
+    pub name: Name,
+    /// Where it runs.
+    pub host: Name,
+    /// Its time-to-live.
+    pub ttl: Duration,
+    /// For how much longer it lives unless it is kept alive.
+    pub left: Duration,
+    /// When it was opened.
+    pub opened: Time,
+    /// Its priority in deadlocks.
+    pub priority: i32,
+    /// The locks that it holds, by name, with their tokens.
+    pub holds: Vec<(Name, Token)>,
+    /// The locks that it waits for, by name.
+    pub waits: Vec<Name>,
+    /// The elections that it leads.
+    pub leads: Vec<Name>,
+}
+
+/// An election that somebody leads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ElectionView {
+    /// Its name.
+    pub name: Name,
+    /// Who leads.
+    pub leader: Option<Leadership>,
+    /// Who that is, for people, and since when.
+    pub who: Option<(Who, Time)>,
+    /// Who else would, the best first.
+    pub candidates: Vec<WaiterView>,
+}
+
+/// Why a lock cannot be had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Why {
+    /// Who holds it and who waits for it.
+    pub lock: LockView,
+    /// What its holders and waiters wait for, and what those wait for, and so on.
+    pub waits: Vec<Edge>,
+    /// The deadlock that its waiters are in, if they are.
+    pub cycle: Option<Vec<Link>>,
+    /// When it was last taken from somebody by force, and why.
+    pub forced: Vec<Forced>,
+}
+
+/// Somebody waits for somebody.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Edge {
+    /// Who waits.
+    pub waiter: Agent,
+    /// For which lock.
+    pub lock: Name,
+    /// For whom.
+    pub on: Agent,
+    /// Whether that one holds the lock, or is before it in the queue.
+    pub holds: bool,
+}
+
+/// Something that an operator took from somebody.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Forced {
+    /// When.
+    pub at: Time,
+    /// Which lock or election.
+    pub name: Name,
+    /// From whom.
+    pub agent: Agent,
+    /// With which token.
+    pub token: Token,
+    /// Why.
+    pub reason: Name,
+}
+
+impl Machine {
+    /// The locks whose names begin with `prefix`, after the name `after` if there is one, in the
+    /// order of their names.
+    pub fn locks(&self, prefix: &str, after: Option<&str>) -> impl Iterator<Item = LockView> {
+        let from = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
+        };
+        let locks = self.names.range::<str, _>((from, Bound::Unbounded));
+        let locks = locks.take_while(move |(name, _)| name.starts_with(prefix));
+        locks.map(|(_, &lock)| self.view_lock(&self.locks[lock]))
+    }
+
+    /// A lock, if anybody holds or wants it.
+    pub fn lock(&self, name: &str) -> Option<LockView> {
+        self.names.get(name).map(|&lock| self.view_lock(&self.locks[lock]))
+    }
+
+    /// Whether somebody waits for a lock. Whoever comes then waits, too.
+    pub fn is_waited_for(&self, lock: &str) -> bool {
+        self.names.get(lock).is_some_and(|&lock| self.locks[lock].waiting().next().is_some())
+    }
+
+    /// The sessions, the senior first, after the number `after`.
+    pub fn sessions(&self, after: Option<SessionId>) -> impl Iterator<Item = SessionView> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let sessions = self.sessions.range((from, Bound::Unbounded));
+        sessions.map(|(&id, session)| self.view_session(id, session))
+    }
+
+    /// A session, if it lives.
+    pub fn session(&self, id: SessionId) -> Option<SessionView> {
+        self.sessions.get(&id).map(|session| self.view_session(id, session))
+    }
+
+    /// The elections, in the order of their names.
+    pub fn elections(&self) -> impl Iterator<Item = ElectionView> {
+        self.elections.iter().map(|(name, election)| self.view_election(name, election))
+    }
+
+    /// An election, if anybody leads it.
+    pub fn election(&self, name: &str) -> Option<ElectionView> {
+        let (name, election) = self.elections.get_key_value(name)?;
+        Some(self.view_election(name, election))
+    }
+
+    /// Why a lock cannot be had: who holds it, who waits, what they wait for, and the deadlock if
+    /// there is one.
+    pub fn why(&self, name: &str) -> Option<Why> {
+        let &id = self.names.get(name)?;
+        let lock = self.view_lock(&self.locks[id]);
+        let cycle = self.deadlock_at(id);
+        let mut agents: Vec<Agent> = Vec::new();
+        agents.extend(lock.waiters.iter().map(|waiter| waiter.who.agent));
+        agents.extend(lock.holders.iter().map(|holder| holder.who.agent));
+        let mut seen: std::collections::BTreeSet<Agent> = agents.iter().copied().collect();
+        let mut waits = Vec::new();
+        while let Some(agent) = agents.pop() {
+            let Some(arrival) = self.waiting.get(&agent) else { continue };
+            for edge in self.edges(&self.waits[arrival]) {
+                if seen.insert(edge.on) {
+                    agents.push(edge.on);
+                }
+                waits.push(edge);
+            }
+        }
+        waits.sort_unstable();
+        let forced = self.forced.iter().filter(|forced| &*forced.name == name).cloned().collect();
+        Some(Why { lock, waits, cycle, forced })
+    }
+
+    /// Who waits for whom, for a lock: each for those who hold it, and for the one just before it.
+    /// Whom that one waits for too is not said again.
+    pub fn graph(&self) -> Vec<Edge> {
+        self.waits.values().flat_map(|wait| self.edges(wait)).collect()
+    }
+
+    /// Who waits for a lock and can never have it, unless somebody gives up. Empty if deadlocks are
+    /// prevented or broken.
+    pub fn deadlocked(&self) -> Vec<Agent> {
+        self.all_stuck().iter().map(|arrival| self.waits[arrival].agent).collect()
+    }
+
+    /// What was taken by force lately, the last first.
+    pub fn forced(&self) -> impl Iterator<Item = &Forced> {
+        self.forced.iter().rev()
+    }
+
+    /// The names that people know somebody by, if its session lives.
+    pub fn who(&self, agent: Agent) -> Option<Who> {
+        self.sessions.contains_key(&agent.session).then(|| self.known_as(agent))
+    }
+
+    /// The key of a session, if it lives.
+    pub fn key(&self, id: SessionId) -> Option<u64> {
+        self.sessions.get(&id).map(|session| session.key)
+    }
+
+    /// How many there are: sessions, locks, holds, waiting requests, elections.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            sessions: self.sessions.len(),
+            locks: self.locks.len(),
+            holds: self.holds.len(),
+            waits: self.waits.len(),
+            elections: self.elections.len(),
+        }
+    }
+
+    fn edges(&self, wait: &Wait) -> Vec<Edge> {
+        let mut edges = Vec::new();
+        for &part in wait.goal.parts() {
+            let name = &self.locks[part.lock].name;
+            let edge = |on, holds| Edge { waiter: wait.agent, lock: name.clone(), on, holds };
+            let before = self.ahead(wait, part).next();
+            let as_before = before.is_some_and(|before| {
+                let mut parts = before.goal.parts().iter();
+                let same = parts.find(|other| other.lock == part.lock).expect("it waits here");
+                self.locks[part.lock].is_blocked_by_holders(same.mode)
+            });
+            if !as_before {
+                edges.extend(self.obstacles(wait, part).map(|agent| edge(agent, true)));
+            }
+            edges.extend(before.map(|before| edge(before.agent, false)));
+        }
+        edges
+    }
+
+    fn view_lock(&self, lock: &Lock) -> LockView {
+        let holders = lock.holders.iter().map(|hold| {
+            let Hold { agent, mode, depth, token, since, .. } = self.holds[hold];
+            HolderView { who: self.known_as(agent), mode, depth, token, since }
+        });
+        let waiters = lock.waiting().map(|place| {
+            let wait = &self.waits[&place.arrival];
+            let mut parts = wait.goal.parts().iter();
+            let part = parts.find(|part| self.locks[part.lock].name == lock.name);
+            self.view_wait(wait, part.expect("it waits here").mode)
+        });
+        LockView {
+            name: lock.name.clone(),
+            kind: lock.kind,
+            epoch: lock.epoch,
+            holders: holders.collect(),
+            waiters: waiters.collect(),
+        }
+    }
+
+    fn view_wait(&self, wait: &Wait, mode: Mode) -> WaiterView {
+        let wants = match &wait.goal {
+            Goal::Locks(_) => Wants::Hold(mode),
+            Goal::Upgrade(..) => Wants::Upgrade,
+            Goal::Lead(candidacy) => Wants::Lead { rank: candidacy.rank },
+        };
+        let locks = wait.goal.parts().iter().map(|part| self.locks[part.lock].name.clone());
+        WaiterView {
+            who: self.known_as(wait.agent),
+            request: wait.request,
+            wants,
+            since: wait.since,
+            left: wait.until.map(|until| until.since(self.clock())),
+            locks: locks.collect(),
+        }
+    }
+
+    fn view_session(&self, id: SessionId, session: &Session) -> SessionView {
+        let holds = self.holds_by_name(id, |_| true).into_iter().map(|hold| {
+            let Hold { lock, token, .. } = self.holds[hold];
+            (self.locks[lock].name.clone(), token)
+        });
+        let waits = session.waits.iter().flat_map(|(_, arrival)| self.waits[arrival].goal.parts());
+        let mut waits: Vec<Name> = waits.map(|part| self.locks[part.lock].name.clone()).collect();
+        waits.sort_unstable();
+        let mut leads = session.leads.clone();
+        leads.sort_unstable();
+        SessionView {
+            session: id,
+            name: session.name.clone(),
+            host: session.host.clone(),
+            ttl: session.ttl,
+            left: session.deadline.since(self.clock()),
+            opened: session.opened,
+            priority: session.priority,
+            holds: holds.collect(),
+            waits,
+            leads,
+        }
+    }
+
+    fn view_election(&self, name: &Name, election: &Election) -> ElectionView {
+        let leader = election.leader.as_ref();
+        let who = leader.map(|leader| {
+            let agent = Agent { session: leader.session, owner: crate::Owner(0) };
+            (self.known_as(agent), leader.since)
+        });
+        let candidates = election.candidates.iter();
+        let candidates =
+            candidates.map(|(_, arrival)| self.view_wait(&self.waits[arrival], Mode::Exclusive));
+        ElectionView {
+            name: name.clone(),
+            leader: leader.map(|leader| Leadership {
+                session: leader.session,
+                term: leader.term,
+                value: leader.value.clone(),
+            }),
+            who,
+            candidates: candidates.collect(),
+        }
+    }
+
+    fn known_as(&self, agent: Agent) -> Who {
+        let session = &self.sessions[&agent.session];
+        Who { agent, name: session.name.clone(), host: session.host.clone() }
+    }
+}
+
+/// How many there are of everything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Sessions.
+    pub sessions: usize,
+    /// Locks that are held or waited for.
+    pub locks: usize,
+    /// Holds: a shared lock has several.
+    pub holds: usize,
+    /// Requests that wait.
+    pub waits: usize,
+    /// Elections.
+    pub elections: usize,
+}
