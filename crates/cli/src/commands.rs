@@ -1,5 +1,6 @@
 //! One file for each command: its flags, and what it does.
 
+pub mod backup;
 pub mod bench;
 pub mod cert;
 pub mod check;

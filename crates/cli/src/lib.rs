@@ -158,6 +158,12 @@ pub enum Command {
     /// Say what a node is and how it does
     #[command(after_help = service_help(commands::operate::STATUS_HELP))]
     Status(commands::operate::Status),
+    /// Write all that a node knows to a file, while it is up
+    #[command(after_help = service_help(commands::backup::BACKUP_HELP))]
+    Backup(commands::backup::Backup),
+    /// Make a directory for a node from a backup
+    #[command(after_help = commands::backup::RESTORE_HELP)]
+    Restore(commands::backup::Restore),
     /// Make a token by which a node knows somebody, and what that one may do
     #[command(after_help = commands::token::HELP)]
     Token(commands::token::Args),
@@ -406,6 +412,8 @@ impl Command {
             Self::Expel(args) => commands::operate::expel(args, out),
             Self::Depose(args) => commands::operate::depose(args, out),
             Self::Status(args) => commands::operate::status(args, out),
+            Self::Backup(args) => commands::backup::backup(args, out),
+            Self::Restore(args) => commands::backup::restore(args, out),
             Self::Token(args) => commands::token::perform(args, out),
             Self::Cert(args) => commands::cert::perform(args, out),
             Self::Completions(args) => commands::manual::completions(args, out),

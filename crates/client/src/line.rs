@@ -39,7 +39,7 @@ pub(crate) struct Line {
 
 /// Shows the client's token with every call.
 #[derive(Clone)]
-pub(crate) struct Bearer(Option<MetadataValue<Ascii>>);
+pub(crate) struct Bearer(pub(crate) Option<MetadataValue<Ascii>>);
 
 impl Interceptor for Bearer {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
@@ -51,7 +51,7 @@ impl Interceptor for Bearer {
 }
 
 impl Bearer {
-    fn header(&self) -> Option<HeaderValue> {
+    pub(crate) fn header(&self) -> Option<HeaderValue> {
         let mut header = HeaderValue::from_bytes(self.0.as_ref()?.as_bytes()).ok()?;
         header.set_sensitive(true);
         Some(header)

@@ -195,6 +195,30 @@ impl Place {
         Ok(Framed::from_parts(wire))
     }
 
+    /// What the server has at this path.
+    pub(crate) async fn get(
+        &self,
+        path: &str,
+        bearer: Option<&HeaderValue>,
+    ) -> Result<Vec<u8>, Error> {
+        let broken = |error: &dyn std::error::Error| Error::Unreachable(deepest(error));
+        let io = self.connect().await?;
+        let handshaken = handshake(TokioIo::new(io)).await;
+        let (mut http, connection) = handshaken.map_err(|error| broken(&error))?;
+        tokio::spawn(connection);
+        let mut ask = Request::get(path).header(HOST, &self.host);
+        if let Some(bearer) = bearer {
+            ask = ask.header(AUTHORIZATION, bearer);
+        }
+        let ask = ask.body(Empty::<Bytes>::new()).expect("all of it is well-formed");
+        let answer = http.send_request(ask).await.map_err(|error| broken(&error))?;
+        if answer.status() != StatusCode::OK {
+            return Err(self.refusal(answer).await);
+        }
+        let body = answer.into_body().collect().await.map_err(|error| broken(&error))?;
+        Ok(body.to_bytes().into())
+    }
+
     async fn connect(&self) -> Result<Io, Error> {
         let mut connector = self.connector.clone();
         let tcp = connector.call(self.endpoint.uri().clone()).await;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use conclave_api::v1;
 use tonic::{Response, Status};
 
-use crate::line::Rpc;
+use crate::line::{Bearer, Rpc};
 use crate::{Client, Error};
 
 /// How long to wait before something that changes nothing is asked again.
@@ -120,6 +120,21 @@ impl Client {
         let (election, reason) = (election.to_owned(), reason.to_owned());
         self.rpc().await?.depose(v1::EndLeadership { election, reason }).await?;
         Ok(())
+    }
+
+    /// The whole state of the service as of one moment: what `conclave restore` takes.
+    pub async fn backup(&self) -> Result<Vec<u8>, Error> {
+        // Whether the token may be shown there is settled when the client connects.
+        self.rpc().await?;
+        let bearer = Bearer(self.options().bearer()?).header();
+        let mut error = self.unreachable();
+        for place in self.options().places()? {
+            match place.get("/v1/admin/backup", bearer.as_ref()).await {
+                Err(why) if why.may_pass() => error = why,
+                answer => return answer,
+            }
+        }
+        Err(error)
     }
 
     /// Asks something that changes nothing, if need be again.

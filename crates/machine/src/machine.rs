@@ -112,6 +112,11 @@ impl Machine {
         &self.config
     }
 
+    /// The greatest token that was granted.
+    pub fn last_token(&self) -> Token {
+        self.last_token
+    }
+
     /// The time of the last command.
     pub fn now(&self) -> Time {
         self.now

@@ -154,6 +154,15 @@ impl Site {
             Does::Depose => {
                 ok(service.depose(&caller, self.fields(request).await?.read()?).await?)
             }
+            Does::Backup => {
+                caller.may_all(Right::Admin)?;
+                let file = service
+                    .node
+                    .backup()
+                    .await
+                    .map_err(|error| failed(Code::Unavailable, error.to_string()))?;
+                ([(CONTENT_TYPE, "application/octet-stream")], file).into_response()
+            }
             Does::Metrics => {
                 caller.may_all(Right::Observe)?;
                 let accepted = request.headers().get_all(ACCEPT).iter();

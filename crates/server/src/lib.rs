@@ -6,7 +6,8 @@
 //!
 //! [`Server`] lets clients in.
 //!
-//! * `directory` opens what is on disk, `format` says what that looks like; `migrate` brings directories of version 0.1 up to date.
+//! * `directory` opens what is on disk, `format` says what that looks like; `migrate` brings directories of version 0.1 up to date,
+//!   `backup` makes new ones from copies.
 //! * `log` keeps the log in files, by way of the crate `conclave-journal`.
 //! * `proposer` gathers commands into entries of the log.
 //! * `state` carries out what is committed; `snapshots` knows when the whole is written down; `hub` tells those concerned,
@@ -24,6 +25,7 @@
 mod access;
 mod admission;
 mod awake;
+mod backup;
 mod clock;
 mod exposition;
 mod directory;
@@ -59,6 +61,7 @@ use serde::{Deserialize, Serialize};
 
 pub use admission::raise_descriptor_limit;
 pub use awake::keep_awake;
+pub use backup::{Backup, read_backup, restore};
 pub use clock::{ManualTime, TimeSource};
 pub use node::{Node, NodeError, Options};
 pub use process_metrics::DROPPED_LOG_LINES;

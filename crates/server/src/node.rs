@@ -86,7 +86,8 @@ pub struct Node {
 }
 
 /// What can be done about damage.
-const HELP: &str = "restore a backup into a new directory (conclave restore), or put a copy of the directory in its place";
+const HELP: &str = "put a copy of the directory in its place, or make a new one from a backup or from the directory's file \
+                    `snapshot` (conclave restore FILE --data NEW), which ends all sessions";
 
 /// Why a node cannot start or go on.
 #[derive(Debug, thiserror::Error)]
@@ -126,6 +127,12 @@ pub enum NodeError {
         /// Why.
         error: io::Error,
     },
+    /// A backup cannot be read.
+    #[error("this is no backup that can be restored: {0}")]
+    Backup(io::Error),
+    /// A directory that a backup was to be restored to has something in it.
+    #[error("{0} is not empty; restore to a new directory")]
+    NotEmpty(PathBuf),
     /// The node has stopped, and answers nothing any more.
     #[error("the node has stopped: {0}")]
     Stopped(String),
@@ -352,6 +359,12 @@ impl Node {
                 return "it has stopped".to_owned();
             }
         }
+    }
+
+    /// The whole state as of one moment, for [`restore`](crate::restore).
+    pub async fn backup(&self) -> Result<Vec<u8>, NodeError> {
+        let present = self.state.present();
+        tokio::task::spawn_blocking(move || present.to_file()).await.map_err(stopped)
     }
 
     /// Writes everything down, so that the next start is quick.

@@ -68,6 +68,11 @@ impl State {
         Ok(())
     }
 
+    /// The whole state as it is.
+    pub(crate) fn present(&self) -> Present {
+        self.lock().present()
+    }
+
     /// The last entry that was carried out.
     pub(crate) fn applied(&self) -> Option<LogIdOf<Types>> {
         self.lock().applied
@@ -249,6 +254,11 @@ pub(crate) struct Present {
 }
 
 impl Present {
+    /// As a file has it.
+    pub(crate) fn to_file(&self) -> Vec<u8> {
+        self.build().to_file()
+    }
+
     fn build(&self) -> Saved {
         Saved::new(self.settings.clone(), &self.meta, &self.machine)
     }

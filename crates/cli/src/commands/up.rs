@@ -354,10 +354,7 @@ fn failure(error: ServeError) -> Failure {
             NodeError::Log { error, .. }
             | NodeError::Snapshot { error, .. }
             | NodeError::Settings { error, .. },
-        ) if !is_corrupt(&error) =>
-        {
-            Trouble::Directory(text)
-        }
+        ) if !is_corrupt(&error) => Trouble::Directory(text),
         ServeError::Node(
             NodeError::Log { .. } | NodeError::Snapshot { .. } | NodeError::Settings { .. },
         ) => Trouble::Corrupt(text),

@@ -134,6 +134,10 @@ fn run(seed: u64, mutation: Option<Mutation>, seen: &mut Seen) -> Result<(), Str
         let longest = if dice.one_in(8) { 400 } else { 40 };
         at = at + Duration::from_millis(dice.below(longest));
         let command = command(&mut dice, &model, &mut requests);
+        let bytes = conclave_record::encode(&command);
+        if conclave_record::decode(&bytes).as_ref() != Ok(&command) {
+            return Err(format!("{command:?} does not survive being written"));
+        }
         let (expected, expected_events) = model.apply(at, &command);
         let mut events = Vec::new();
         let reply = machine.apply(at, command.clone(), &mut events);
@@ -182,9 +186,27 @@ fn run(seed: u64, mutation: Option<Mutation>, seen: &mut Seen) -> Result<(), Str
     Ok(())
 }
 
+/// Whatever is read, a decoder says that it cannot, and nothing worse.
+fn no_bytes_are_too_strange(good: &[u8]) {
+    let mut dice = Dice(good.len() as u64);
+    for _ in 0..3 {
+        let mut bad = good.to_vec();
+        for _ in 0..=dice.below(3) {
+            let at = dice.below(bad.len() as u64) as usize;
+            bad[at] = dice.below(256) as u8;
+        }
+        if dice.one_in(3) {
+            bad.truncate(dice.below(bad.len() as u64) as usize);
+        }
+        let _ = conclave_record::decode::<Snapshot>(&bad);
+        let _ = conclave_record::decode::<Command>(&bad);
+    }
+}
+
 fn through_bytes(snapshot: &Snapshot) -> Result<(), String> {
-    let bytes = postcard::to_allocvec(snapshot).map_err(|error| error.to_string())?;
-    let back: Snapshot = postcard::from_bytes(&bytes).map_err(|error| error.to_string())?;
+    let bytes = conclave_record::encode(snapshot);
+    let back: Snapshot = conclave_record::decode(&bytes).map_err(|error| error.to_string())?;
+    no_bytes_are_too_strange(&bytes);
     let text = serde_json::to_string(snapshot).map_err(|error| error.to_string())?;
     let read: Snapshot = serde_json::from_str(&text).map_err(|error| error.to_string())?;
     if back != *snapshot || read != *snapshot {

@@ -278,6 +278,9 @@ fn content(gives: &Gives) -> Value {
             "application/openmetrics-text": { "schema": { "type": "string" } },
         }),
         Gives::Json => json!({ "application/json": { "schema": { "type": "object" } } }),
+        Gives::File => json!({ "application/octet-stream": {
+            "schema": { "type": "string", "format": "binary" },
+        } }),
         Gives::Stream => json!({}),
     }
 }

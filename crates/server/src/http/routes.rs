@@ -45,6 +45,8 @@ pub(crate) enum Gives {
     /// Metrics.
     Figures,
     Json,
+    /// A file that only programs read.
+    File,
     /// Messages in both directions.
     Stream,
 }
@@ -67,6 +69,7 @@ pub(crate) enum Does {
     Expel,
     ExpelAll,
     Depose,
+    Backup,
     /// What happens to a session.
     Events,
     Metrics,
@@ -101,7 +104,7 @@ const fn post(
 }
 
 use Does as Do;
-use Gives::{Events, Figures, Handle, Json, Message, Stream, Text};
+use Gives::{Events, Figures, File, Handle, Json, Message, Stream, Text};
 use Takes::{Body, Nothing, Query, Session};
 
 /// Every route there is.
@@ -280,6 +283,13 @@ pub(crate) static ROUTES: &[Route] = &[
         Nothing,
         Figures,
         Do::Metrics,
+    ),
+    get(
+        "/v1/admin/backup",
+        "The whole state as of one moment, as a file for `conclave restore`.",
+        Nothing,
+        File,
+        Do::Backup,
     ),
     get("/health", "Whether the process is there. Needs no token.", Nothing, Json, Do::Live),
     get(

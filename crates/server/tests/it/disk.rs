@@ -109,3 +109,37 @@ async fn a_disk_without_any_room_stops_the_node_and_nothing_acknowledged_is_lost
         assert_eq!(held.expect("nobody released it").holders[0].token, *token);
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_with_a_snapshot_due_ends_grants_and_nothing_else() {
+    let name = "a_full_disk_with_a_snapshot_due_ends_grants_and_nothing_else";
+    let Some(disk) = disk(name) else { return };
+    let options = Options { snapshot_every: 50, ..Options::new(disk.join("data")) };
+    let node = Node::open(options.clone()).await.expect("a node");
+    let session = open_session(&node).await;
+    let token = acquire(&node, session, 1, "a").await;
+    leave(&disk, 0);
+    // Renewals go on long after a snapshot is due; it is tried, and does not fit.
+    let failed = || node.trouble().is_some_and(|trouble| trouble.contains("snapshot"));
+    let full = || node.trouble().is_some_and(|trouble| trouble.contains("the disk is full"));
+    while node.since_snapshot().0 < 500 || !(failed() || full()) {
+        let kept = node.propose(Command::KeepAlive { sessions: vec![session] }).await;
+        assert_eq!(kept.expect("the node is up"), Ok(Reply::Alive { gone: Vec::new() }));
+    }
+    let refused = ask(&node, session, 2, Call::Acquire(Acquire::exclusive("b"))).await;
+    refused.expect_err("nothing is granted");
+    let release = Call::Release { lock: "a".into(), token, to: None };
+    let released = ask(&node, session, 3, release).await.expect("the node is up");
+    assert_eq!(released, Ok(Reply::Released { left: 0 }));
+
+    fs::remove_file(disk.join("filler")).expect("it is there");
+    while node.trouble().is_some() || node.since_snapshot().0 >= 50 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let later = acquire(&node, session, 4, "b").await;
+    assert!(later > token);
+    node.stop().await.expect("it stops");
+    let node = Node::open(options).await.expect("a node");
+    let held = node.look(|machine| machine.lock("b")).expect("it is held");
+    assert_eq!(held.holders[0].token, later);
+}

@@ -221,6 +221,29 @@ async fn a_session_that_is_not_kept_alive_ends_in_its_time_though_nobody_asks_fo
     until(|| node.look(|machine| machine.counts().sessions) == 0).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_that_is_left_behind_is_bounded_by_commands_however_many_share_an_entry() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let options = Options { snapshot_every: 2000, ..options(directory.path()) };
+    let node = Node::open(options.clone()).await.expect("a node");
+    let session = open_session(&node).await;
+    let keep = || node.propose(Command::KeepAlive { sessions: vec![session] });
+    for _ in 0..20 {
+        // Sent together, they share a few entries.
+        let all = futures_util::future::join_all((0..2000).map(|_| keep())).await;
+        assert!(all.into_iter().all(|kept| kept.is_ok_and(|kept| kept.is_ok())));
+    }
+    // The last snapshot may be on its way.
+    while node.since_snapshot().0 >= 2000 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    node.stop().await.expect("it stops");
+    let node = Node::open(options).await.expect("a node");
+    let (commands, bytes) = node.since_snapshot();
+    assert!(commands <= 2000, "{commands} commands are read again");
+    assert!(bytes < 100_000, "{bytes} bytes are read again");
+}
+
 /// Where the frames in a file of the log end: each says how long it is, and after the last there are zeros.
 fn used(bytes: &[u8]) -> usize {
     let mut end = 40;

@@ -1,5 +1,6 @@
 //! A node and what it serves. One program, because a node takes long to link.
 
+mod backup;
 mod connections;
 mod crowd;
 mod disk;

@@ -1,0 +1,119 @@
+//! `conclave backup` and `conclave restore`.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use conclave_server::{NodeError, read_backup, restore as restore_into};
+use serde_json::json;
+
+use crate::service::{ServiceArgs, Trouble, one_thread, plural};
+use crate::{Done, Failure};
+
+/// What to know about `conclave backup`, for `--help`.
+pub const BACKUP_HELP: &str = "\
+Examples:
+  conclave backup /var/backups/conclave             while the node is up
+  conclave restore /var/backups/conclave --data new-data
+
+The file has the whole state as of one moment, with a checksum; it replaces an older one only when it is complete.
+It needs the right of an operator, and only its owner may read it.";
+
+/// Flags of `conclave backup`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Backup {
+    /// Where the backup goes
+    pub file: PathBuf,
+    /// How a node is reached.
+    #[command(flatten)]
+    pub service: ServiceArgs,
+}
+
+/// Writes down what a node knows.
+pub fn backup(args: &Backup, out: &mut dyn Write) -> Result<Done, Failure> {
+    let Backup { file, service } = args;
+    let bytes = service.ask(async |client| client.backup().await)?;
+    let read = read_backup(&bytes)
+        .map_err(|error| Trouble::Corrupt(format!("what the node sent is no backup: {error}")))?;
+    write(file, &bytes)
+        .map_err(|error| Trouble::Directory(format!("cannot write {}: {error}", file.display())))?;
+    let (size, token) = (bytes.len(), read.last_token.0);
+    let counts = read.counts;
+    if service.json {
+        let value = json!({
+            "file": file.to_string_lossy(), "bytes": size, "last_token": token,
+            "sessions": counts.sessions, "locks": counts.locks, "elections": counts.elections,
+        });
+        writeln!(out, "{value}")?;
+    } else {
+        let sessions = plural(counts.sessions as u64, "session");
+        let locks = plural(counts.locks as u64, "lock");
+        writeln!(
+            out,
+            "{}: {size} bytes, {sessions}, {locks}, tokens up to {token}",
+            file.display()
+        )?;
+    }
+    Ok(Done::Well)
+}
+
+/// Replaces the file when the new one is complete.
+fn write(file: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut name = file.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    let fresh = file.with_file_name(name);
+    let mut options = File::options();
+    let options = options.write(true).create(true).truncate(true).mode(0o600);
+    let mut new = options.open(&fresh)?;
+    new.write_all(bytes)?;
+    new.sync_all()?;
+    fs::rename(&fresh, file)
+}
+
+/// What to know about `conclave restore`, for `--help`.
+pub const RESTORE_HELP: &str = "\
+Examples:
+  conclave restore /var/backups/conclave --data new-data     from a backup
+  conclave restore old-data/snapshot --data new-data         when the log in old-data is damaged
+  conclave up --data new-data
+
+Settings and the records of what operators did are kept. All sessions end and nobody holds anything: a client
+that held a lock when the backup was made may have lost it since. Tokens go on at the next multiple of 2^48, so
+they are greater than all that were ever granted, after the backup, too. The directory has to be empty.";
+
+/// Flags of `conclave restore`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Restore {
+    /// The backup, or the file `snapshot` of a directory
+    pub file: PathBuf,
+    /// The directory to make
+    #[arg(long, value_name = "FOLDER", env = "CONCLAVE_DATA")]
+    pub data: PathBuf,
+    /// Print what was done as JSON
+    #[arg(long, env = "CONCLAVE_JSON", help_heading = "Output")]
+    pub json: bool,
+}
+
+/// Makes a directory from a backup.
+pub fn restore(args: &Restore, out: &mut dyn Write) -> Result<Done, Failure> {
+    let Restore { file, data, json } = args;
+    let bytes = fs::read(file)
+        .map_err(|error| Trouble::Directory(format!("cannot read {}: {error}", file.display())))?;
+    let token = one_thread()?.block_on(restore_into(&bytes, data)).map_err(|error| {
+        let text = error.to_string();
+        match error {
+            NodeError::InUse(_) => Trouble::InUse(text),
+            NodeError::Backup(_) => Trouble::Corrupt(format!("{}: {text}", file.display())),
+            _ => Trouble::Directory(text),
+        }
+    })?;
+    if *json {
+        let value = json!({ "data": data.to_string_lossy(), "tokens_after": token.0 });
+        writeln!(out, "{value}")?;
+    } else {
+        writeln!(out, "{} is ready: no sessions, tokens after {token}", data.display())?;
+        writeln!(out, "conclave up --data {}", data.display())?;
+    }
+    Ok(Done::Well)
+}
