@@ -120,7 +120,7 @@ fn sessions_of(machine: &Machine) -> Vec<Value> {
 }
 
 fn election(machine: &Machine) -> ElectionView {
-    machine.elections("", None).find(|election| &*election.name == "web").expect("it is there")
+    machine.elections().find(|election| &*election.name == "web").expect("it is there")
 }
 
 /// All that was there is there.
