@@ -19,52 +19,59 @@ fn options(directory: &Path) -> Options {
     Options::new(directory.join("data"))
 }
 
+/// A node whose time passes when the test says so.
+fn with_time(directory: &Path) -> (ManualTime, Options) {
+    let time = ManualTime::new();
+    let options = Options { time: TimeSource::Manual(time.clone()), ..options(directory) };
+    (time, options)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_and_sessions_outlive_a_restart_and_leases_go_on_where_they_were() {
     let directory = tempfile::tempdir().expect("a directory");
-    let node = Node::open(options(directory.path())).await.expect("a node");
+    let (time, options) = with_time(directory.path());
+    let node = Node::open(options.clone()).await.expect("a node");
     let session = open_session(&node).await;
     let token = acquire(&node, session, 1, "a").await;
     let left = |node: &Node| node.look(|machine| machine.session(session)).expect("it lives").left;
+    let ttl = left(&node);
+    let second = Duration::from_secs(1);
+    time.advance(second);
     node.propose(Command::Tick).await.expect("the node is up").expect("time passes");
-    let mut before = left(&node);
-    assert!(before < node.look(|machine| machine.session(session)).expect("it lives").ttl);
     node.stop().await.expect("it stops");
-
-    // However often it restarts, no lease is longer for it.
-    for _ in 0..3 {
-        let node = Node::open(options(directory.path())).await.expect("a node");
+    for life in 1..4 {
+        // While it is down, time does not count; and no start makes a lease longer.
+        time.advance(1000 * second);
+        let node = Node::open(options.clone()).await.expect("a node");
         assert_eq!(token_of(&node, "a"), Some(token));
-        assert!(left(&node) <= before, "{:?} of {before:?}", left(&node));
+        assert_eq!(left(&node), ttl - second * life);
+        time.advance(second);
         node.propose(Command::Tick).await.expect("the node is up").expect("time passes");
-        before = left(&node);
         node.stop().await.expect("it stops");
     }
-    let node = Node::open(options(directory.path())).await.expect("a node");
+    let node = Node::open(options).await.expect("a node");
     assert!(acquire(&node, session, 2, "b").await > token, "tokens go on");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lock_of_a_dead_client_is_freed_however_often_the_node_restarts() {
     let directory = tempfile::tempdir().expect("a directory");
-    let (name, host, ttl) = ("dead".into(), "here".into(), Duration::from_secs(2));
-    let node = Node::open(options(directory.path())).await.expect("a node");
+    let (time, options) = with_time(directory.path());
+    let (name, host, ttl) = ("dead".into(), "here".into(), Duration::from_secs(10));
+    let node = Node::open(options.clone()).await.expect("a node");
     let open = Command::Open(Open { name, host, ttl, ..Open::default() });
     let opened = node.propose(open).await.expect("the node is up");
     let Ok(Reply::Opened { session }) = opened else { panic!("no session, but {opened:?}") };
     acquire(&node, session, 1, "a").await;
     node.stop().await.expect("it stops");
-    // Each life is shorter than the lease, and time goes by in all of them.
-    for life in 0.. {
-        assert!(life < 1000, "it is never freed");
-        let node = Node::open(options(directory.path())).await.expect("a node");
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        let _ = node.propose(Command::Tick).await.expect("the node is up");
-        let freed = token_of(&node, "a").is_none();
+    // Each life is shorter than the lease.
+    for life in 1..=10 {
+        let node = Node::open(options.clone()).await.expect("a node");
+        assert!(token_of(&node, "a").is_some(), "in life {life} its time is not over");
+        time.advance(ttl / 10);
+        node.propose(Command::Tick).await.expect("the node is up").expect("time passes");
+        assert_eq!(token_of(&node, "a").is_none(), life == 10, "in life {life}");
         node.stop().await.expect("it stops");
-        if freed {
-            break;
-        }
     }
 }
 
