@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::index::Index;
-use crate::{Ending, Event, Rule, Time, Verdict};
+use crate::{Ending, Event, Kind, Rule, Time, Verdict};
 
 /// What is known of a process.
 #[derive(Default)]
@@ -69,10 +69,13 @@ pub(crate) fn judge(index: &Index<'_>, verdict: &mut Verdict) {
 
 /// What is wrong with how a process ended.
 fn wrong(started: &Event, process: &Process, ending: Ending) -> Option<String> {
-    let Event::Started { try_once, timeout, code: promised, .. } = started else { return None };
+    let Event::Started { kind, try_once, timeout, code: promised, .. } = started else {
+        return None;
+    };
     let Ending::Code(code) = ending else { return Some("though nothing was done to it".into()) };
     let ended = process.ran.and_then(|(_, code, _)| code);
-    let ran = process.ran.is_some();
+    // A candidate that gave way stands again.
+    let ran = process.ran.is_some() && *kind == Kind::Lock;
     if let Some(ended) = ended {
         // What it was run for may have been lost while it ended.
         let says = format!("but its command with {ended}");

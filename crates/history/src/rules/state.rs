@@ -32,6 +32,7 @@ fn durable(index: &Index<'_>, looks: &[Look<'_>], verdict: &mut Verdict) {
     let mut by_answer: Vec<&Grant<'_>> = index.grants.iter().collect();
     by_answer.sort_by_key(|grant| grant.answered);
     let (mut coming, mut held) = (by_answer.into_iter().peekable(), Vec::<&Grant<'_>>::new());
+    let mut told = BTreeSet::new();
     for (sent, answered, place, locks) in looks {
         held.extend(std::iter::from_fn(|| coming.next_if(|grant| grant.answered < *sent)));
         held.retain(|grant| grant.end > *sent);
@@ -45,7 +46,9 @@ fn durable(index: &Index<'_>, looks: &[Look<'_>], verdict: &mut Verdict) {
         for grant in held.iter().filter(|grant| grant.end > *answered) {
             for want in grant.wants {
                 verdict.judged(Rule::Durable, 1);
-                if !listed.contains(&(want.lock.as_str(), grant.session, grant.token)) {
+                let key = (want.lock.as_str(), grant.session, grant.token);
+                // What is missing from one list is missing from the next ones, too.
+                if !listed.contains(&key) && told.insert(key) {
                     let says = format!(
                         "{} has {} with token {} from {} until {} at least, but the list of {} does not show it",
                         grant.who,

@@ -1,0 +1,167 @@
+//! What is done to a process of `conclave lock` or `conclave elect`, and when: from its birth on.
+
+use std::fs;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::clock::{nanos, now, pause};
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Strike {
+    KillWrapper,
+    StopWrapper,
+    TerminateWrapper,
+    KillWatcher,
+    StopWatcher,
+    KillBoth,
+}
+
+impl Strike {
+    const ALL: [Self; 6] = [
+        Self::KillWrapper,
+        Self::StopWrapper,
+        Self::TerminateWrapper,
+        Self::KillWatcher,
+        Self::StopWatcher,
+        Self::KillBoth,
+    ];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::KillWrapper => "kill-wrapper",
+            Self::StopWrapper => "stop-wrapper",
+            Self::TerminateWrapper => "terminate-wrapper",
+            Self::KillWatcher => "kill-watcher",
+            Self::StopWatcher => "stop-watcher",
+            Self::KillBoth => "kill-both",
+        }
+    }
+}
+
+/// When it is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// So long after the start.
+    Start(Duration),
+    /// So long after the process has this many children.
+    Children(usize, Duration),
+    /// So long after the command runs.
+    Command(Duration),
+}
+
+/// A strike at a stage.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Plan {
+    pub(crate) strike: Strike,
+    pub(crate) stage: Stage,
+    /// For how long something is stopped.
+    pub(crate) length: Duration,
+}
+
+impl Plan {
+    /// Half of the processes are left alone.
+    pub(crate) fn draw(chance: &mut fastrand::Rng, ttl: Duration) -> Option<Self> {
+        if chance.bool() {
+            return None;
+        }
+        let strike = Strike::ALL[chance.usize(..Strike::ALL.len())];
+        let micros = |chance: &mut fastrand::Rng, most| Duration::from_micros(chance.u64(0..most));
+        let stage = match chance.u8(..6) {
+            0 => Stage::Start(micros(chance, 200_000)),
+            1 => Stage::Children(1, micros(chance, 20_000)),
+            2 | 3 => Stage::Children(2, micros(chance, 2_000)),
+            _ => Stage::Command(micros(chance, 500_000)),
+        };
+        let length = ttl.mul_f64(0.1 + 2.4 * chance.f64());
+        Some(Self { strike, stage, length })
+    }
+}
+
+/// The children of a process, and whether each runs what is run under the lock.
+fn children(of: Pid) -> Vec<(Pid, bool)> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let number = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
+        // Children are younger, so their numbers are mostly greater.
+        let Some(number) = number.filter(|number| *number > of.as_raw()) else { continue };
+        let Ok(stat) = fs::read_to_string(format!("/proc/{number}/stat")) else { continue };
+        let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+        let mut fields = fields.split_whitespace();
+        let alive = fields.next() != Some("Z");
+        let parent = fields.next().and_then(|parent| parent.parse().ok());
+        if alive && parent == Some(of.as_raw()) {
+            // Between fork and exec a child has the arguments of its parent.
+            let line = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
+            let has = |word: &[u8]| line.windows(word.len()).any(|part| part == word);
+            found.push((Pid::from_raw(number), has(b"--account") && !has(b"--ttl")));
+        }
+    }
+    found
+}
+
+/// Waits for the stage and strikes, on a thread of its own. Says at whom; none if the stage never came.
+/// What was stopped goes on when this returns.
+pub(crate) fn carry_out(
+    plan: Plan,
+    wrapper: Pid,
+    runs: impl Fn() -> bool,
+    alive: impl Fn() -> bool,
+    struck: impl FnOnce(),
+) -> bool {
+    let wait = match plan.stage {
+        Stage::Start(wait) => wait,
+        Stage::Children(count, wait) => {
+            while alive() && children(wrapper).len() < count && !runs() {
+                pause(Duration::from_micros(100));
+            }
+            wait
+        }
+        Stage::Command(wait) => {
+            while alive() && !runs() {
+                pause(Duration::from_millis(1));
+            }
+            wait
+        }
+    };
+    pause(wait);
+    if !alive() {
+        return false;
+    }
+    let watchers: Vec<Pid> = match plan.strike {
+        Strike::KillWatcher | Strike::StopWatcher | Strike::KillBoth => children(wrapper)
+            .into_iter()
+            .filter_map(|(child, command)| (!command).then_some(child))
+            .collect(),
+        _ => Vec::new(),
+    };
+    let whom: Vec<Pid> = match plan.strike {
+        Strike::KillWrapper | Strike::StopWrapper | Strike::TerminateWrapper => vec![wrapper],
+        Strike::KillWatcher | Strike::StopWatcher => watchers,
+        Strike::KillBoth => [vec![wrapper], watchers].concat(),
+    };
+    if whom.is_empty() {
+        return false;
+    }
+    let signal = match plan.strike {
+        Strike::KillWrapper | Strike::KillWatcher | Strike::KillBoth => Signal::SIGKILL,
+        Strike::StopWrapper | Strike::StopWatcher => Signal::SIGSTOP,
+        Strike::TerminateWrapper => Signal::SIGTERM,
+    };
+    struck();
+    for process in &whom {
+        let _ = kill(*process, signal);
+    }
+    if signal == Signal::SIGSTOP {
+        let end = now() + nanos(plan.length);
+        while alive() && now() < end {
+            pause(Duration::from_millis(10));
+        }
+        for process in &whom {
+            let _ = kill(*process, Signal::SIGCONT);
+        }
+    }
+    true
+}
