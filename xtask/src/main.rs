@@ -17,11 +17,13 @@ mod options;
 use options::Options;
 
 const USAGE: &str = "usage: cargo xtask test [--repeat K] [--busy]
+       cargo xtask chaos [--minutes M] [--seed S] [--judge FILE]
        cargo xtask peers
 
-  test    formatting, lints, tests, documentation, and the purity of the algorithms and the machine
+  test    formatting, lints, tests, a minute of chaos, documentation, and the purity of the algorithms and the machine
             --repeat K   run the tests K times, to the last even if some fail, and say how many failed
             --busy       run the tests beside two busy loops for each processor
+  chaos   a node and its clients as real processes, with faults, judged from what was recorded; see docs/chaos.md
   peers   the model checker against Stateright, which `test` does not build: the same states and verdicts";
 
 fn main() -> ExitCode {
@@ -34,6 +36,7 @@ fn main() -> ExitCode {
                 return ExitCode::from(2);
             }
         },
+        Some("chaos") => chaos(&arguments, &[]),
         Some("peers") => cargo(&["test", "--manifest-path", "benches/peers/Cargo.toml"], &[]),
         Some("help" | "--help" | "-h") => {
             println!("{USAGE}");
@@ -56,12 +59,18 @@ fn main() -> ExitCode {
 /// A check: its name, and what it does.
 type Step = (&'static str, fn(&Options, &mut Summary) -> Result<()>);
 
-const STEPS: [Step; 5] = [
+const STEPS: [Step; 6] = [
     ("formatting", |_, _| cargo(&["fmt", "--all", "--check"], &[])),
     ("lints", |_, _| {
         cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])
     }),
     ("tests", tests),
+    ("chaos", |_, summary| {
+        let file = skips()?;
+        let done = chaos(&["--minutes", "1", "--seed", "14"].map(str::to_owned), &[(SKIPPED, &file)]);
+        summary.read_skips(&file);
+        done
+    }),
     ("documentation", |_, _| {
         let args = ["doc", "--workspace", "--no-deps"];
         cargo(&args, &[("RUSTDOCFLAGS", "-D warnings")])
@@ -76,6 +85,14 @@ struct Summary {
     times: Vec<(String, Duration)>,
     /// Tests that said they could not be run here, and why.
     skipped: BTreeSet<String>,
+}
+
+/// Builds the program and what tries it, and has it tried.
+fn chaos(arguments: &[String], variables: &[(&str, &str)]) -> Result<()> {
+    cargo(&["build", "-p", "conclave-cli", "-p", "conclave-chaos"], &[])?;
+    let mut run = vec!["run", "-q", "-p", "conclave-chaos", "--"];
+    run.extend(arguments.iter().map(String::as_str));
+    cargo(&run, variables)
 }
 
 fn test(options: &Options) -> Result<()> {
@@ -97,6 +114,13 @@ fn test(options: &Options) -> Result<()> {
 }
 
 impl Summary {
+    /// Takes over what could not be run, from the file that it was written to.
+    fn read_skips(&mut self, file: &str) {
+        let skipped = fs::read_to_string(file).unwrap_or_default();
+        drop(fs::remove_file(file));
+        self.skipped.extend(skipped.lines().map(str::to_owned));
+    }
+
     fn print(&self) {
         for (name, took) in &self.times {
             println!("  {name:<14} {:>7.1} s", took.as_secs_f64());
@@ -115,15 +139,13 @@ impl Summary {
 fn tests(options: &Options, summary: &mut Summary) -> Result<()> {
     // What is built beside busy loops is built three times as slowly, and proves nothing.
     cargo(&["test", "--workspace", "--no-run"], &[])?;
-    let file = env::temp_dir().join(format!("conclave-skipped-{}", process::id()));
-    let path =
-        file.to_str().context("the directory for temporary files has a name that is no text")?;
+    let file = skips()?;
     let _busy = options.busy.then(busy::Loops::start).transpose()?;
     let mut failed = Vec::new();
     for run in 1..=options.repeat {
         let begun = now();
         // A test that fails hides none of those after it.
-        let result = cargo(&["test", "--workspace", "--no-fail-fast"], &[(SKIPPED, path)]);
+        let result = cargo(&["test", "--workspace", "--no-fail-fast"], &[(SKIPPED, &file)]);
         let took = begun.elapsed();
         if options.repeat > 1 {
             let outcome = if result.is_ok() { "passed" } else { "FAILED" };
@@ -134,9 +156,7 @@ fn tests(options: &Options, summary: &mut Summary) -> Result<()> {
             failed.push(error);
         }
     }
-    let skipped = fs::read_to_string(&file).unwrap_or_default();
-    drop(fs::remove_file(&file));
-    summary.skipped.extend(skipped.lines().map(str::to_owned));
+    summary.read_skips(&file);
     let count = failed.len();
     match failed.pop() {
         Some(error) if options.repeat == 1 => Err(error),
@@ -146,6 +166,13 @@ fn tests(options: &Options, summary: &mut Summary) -> Result<()> {
         }
         None => Ok(()),
     }
+}
+
+/// The name of a file for what cannot be run here.
+fn skips() -> Result<String> {
+    let file = env::temp_dir().join(format!("conclave-skipped-{}", process::id()));
+    let path = file.to_str().context("the directory for temporary files has a name that is no text")?;
+    Ok(path.to_owned())
 }
 
 /// Tests that cannot be run here write to the file that this names: `conclave_testing::SKIPPED`.

@@ -26,7 +26,12 @@ pub(crate) async fn work(world: World, worker: usize, seed: u64) {
             sleep(Duration::from_millis(100)).await;
             continue;
         };
-        client.live(&mut chance).await;
+        // Two clients do nothing but what a short time-out does: hang up, and repeat the request at once.
+        if worker < 2 {
+            client.hurry(&mut chance).await;
+        } else {
+            client.live(&mut chance).await;
+        }
         client.leave(chance.u8(..4) > 0).await;
     }
 }
@@ -91,6 +96,31 @@ impl Client {
 
     fn node(&self) -> SocketAddr {
         self.world.address(self.direct)
+    }
+
+    /// Asks with little patience, many times.
+    async fn hurry(&mut self, chance: &mut fastrand::Rng) {
+        let own = Want::exclusive(format!("own/{}", self.name));
+        for _ in 0..30 {
+            if self.world.is_over() || self.gone.load(Ordering::SeqCst) {
+                return;
+            }
+            let want = if chance.u8(..3) == 0 { Want::exclusive("a") } else { own.clone() };
+            let most = [500, 3_000, 20_000][chance.usize(..3)];
+            let hang_up: Vec<Duration> = (0..chance.usize(1..3))
+                .map(|_| Duration::from_micros(chance.u64(0..most)))
+                .collect();
+            match self.ask(&want, 2_000, true, &hang_up, chance).await {
+                Outcome::Granted(token) => {
+                    sleep(Duration::from_millis(chance.u64(1..60))).await;
+                    if !self.release(&want, token).await {
+                        return;
+                    }
+                }
+                Outcome::Refused => sleep(Duration::from_millis(chance.u64(1..10))).await,
+                Outcome::Unknown => return,
+            }
+        }
     }
 
     /// Asks for things, one after the other.
