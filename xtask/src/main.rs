@@ -67,7 +67,8 @@ const STEPS: [Step; 6] = [
     ("tests", tests),
     ("chaos", |_, summary| {
         let file = skips()?;
-        let done = chaos(&["--minutes", "1", "--seed", "14"].map(str::to_owned), &[(SKIPPED, &file)]);
+        let done =
+            chaos(&["--minutes", "1", "--seed", "14"].map(str::to_owned), &[(SKIPPED, &file)]);
         summary.read_skips(&file);
         done
     }),
@@ -171,7 +172,8 @@ fn tests(options: &Options, summary: &mut Summary) -> Result<()> {
 /// The name of a file for what cannot be run here.
 fn skips() -> Result<String> {
     let file = env::temp_dir().join(format!("conclave-skipped-{}", process::id()));
-    let path = file.to_str().context("the directory for temporary files has a name that is no text")?;
+    let path =
+        file.to_str().context("the directory for temporary files has a name that is no text")?;
     Ok(path.to_owned())
 }
 

@@ -340,14 +340,14 @@ fn a_wait_that_outlives_its_connection_is_found() {
 
 #[test]
 fn exit_codes_that_do_not_say_what_happened_are_found() {
-    let history = |try_once, ran: Option<Option<i32>>, ending, struck| {
-        let (name, kind, wants) = ("p".to_owned(), Kind::Lock, vec![a()]);
+    let history_of = |kind, timeout, try_once, ran: Option<Option<i32>>, ending, struck| {
+        let (name, wants) = ("p".to_owned(), vec![a()]);
         let started = Event::Started {
             name: name.clone(),
             kind,
             wants: wants.clone(),
             try_once,
-            timeout: None,
+            timeout,
             ttl: S,
             code: 3,
             at: 1,
@@ -371,7 +371,12 @@ fn exit_codes_that_do_not_say_what_happened_are_found() {
         }
         broken(&events)
     };
+    let history =
+        |try_once, ran, ending, struck| history_of(Kind::Lock, None, try_once, ran, ending, struck);
     use Ending::{Code, Signal};
+    let late = |kind| history_of(kind, Some(S), false, Some(None), Code(11), false);
+    assert_eq!(late(Kind::Elect), [], "it gave way, and stood again in vain");
+    assert_eq!(late(Kind::Lock), [Rule::Exit]);
     assert_eq!(history(false, Some(Some(3)), Code(3), false), []);
     assert_eq!(history(false, Some(Some(3)), Code(12), false), []);
     assert_eq!(history(false, Some(Some(3)), Code(0), false), [Rule::Exit]);
