@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
@@ -73,26 +73,25 @@ impl Proxy {
         self.closings.send_modify(|(count, by_reset)| (*count, *by_reset) = (*count + 1, reset));
     }
 
-    async fn serve(self, client: TcpStream) {
+    async fn serve(self, mut client: TcpStream) {
         if *self.mode.borrow() == Mode::Cut {
             return;
         }
         let mut closings = self.closings.subscribe();
-        let Ok(node) = TcpStream::connect(self.node()).await else { return };
+        let Ok(mut node) = TcpStream::connect(self.node()).await else { return };
         let _ = (client.set_nodelay(true), node.set_nodelay(true));
-        let sockets = [&client, &node].map(|stream| socket2::SockRef::from(stream).try_clone());
-        let ((from_client, to_client), (from_node, to_node)) =
-            (client.into_split(), node.into_split());
-        let up = pump(from_client, to_node, self.mode.subscribe(), false);
-        let down = pump(from_node, to_client, self.mode.subscribe(), true);
-        tokio::select! {
-            _ = async { tokio::join!(up, down) } => {}
-            _ = closings.changed() => {
-                if closings.borrow().1 {
-                    for socket in sockets.into_iter().flatten() {
-                        let _ = socket.set_linger(Some(Duration::ZERO));
-                    }
-                }
+        let closed = {
+            let ((from_client, to_client), (from_node, to_node)) = (client.split(), node.split());
+            let up = pump(from_client, to_node, self.mode.subscribe(), false);
+            let down = pump(from_node, to_client, self.mode.subscribe(), true);
+            tokio::select! {
+                _ = async { tokio::join!(up, down) } => false,
+                _ = closings.changed() => true,
+            }
+        };
+        if closed && closings.borrow().1 {
+            for stream in [&client, &node] {
+                let _ = socket2::SockRef::from(stream).set_linger(Some(Duration::ZERO));
             }
         }
     }
@@ -100,8 +99,8 @@ impl Proxy {
 
 /// Passes on what comes, and that nothing more comes.
 async fn pump(
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
+    mut from: ReadHalf<'_>,
+    mut to: WriteHalf<'_>,
     mut mode: watch::Receiver<Mode>,
     answers: bool,
 ) {
