@@ -478,6 +478,7 @@ pub struct Failed {
 pub struct Link {
     #[prost(message, optional, tag = "1")]
     pub waiter: ::core::option::Option<Who>,
+    /// Empty if the token that asks may not see it.
     #[prost(string, tag = "2")]
     pub lock: ::prost::alloc::string::String,
 }

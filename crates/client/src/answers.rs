@@ -35,7 +35,8 @@ impl Book {
         if matches!(told, Told::Waiting(_)) {
             let request = tracked.requests.get_mut(&number);
             request.and_then(|request| request.waits.take()).map(|waits| waits.send(()));
-            return;
+            tracked.leave_window(number);
+            return self.send_held_back(session);
         }
         let Some(request) = tracked.requests.get_mut(&number) else {
             return self.confirmed(session, number, &told);
@@ -44,8 +45,9 @@ impl Book {
             // It counts as answered when its cancellation is.
             return;
         }
-        let request = tracked.requests.remove(&number).expect("it was there");
+        let request = tracked.remove(number).expect("it was there");
         self.settle(session, number, request, told);
+        self.send_held_back(session);
     }
 
     /// What came of a request.
@@ -73,7 +75,7 @@ impl Book {
                 return self.failed(session, failed, again, reply);
             }
             (_, What::Cancel(v1::Cancel { request })) => {
-                tracked.requests.remove(&request);
+                tracked.remove(request);
                 Ok(Outcome::Done)
             }
             (_, What::Release(v1::Release { token, to: Some(_), .. })) => {
@@ -106,7 +108,7 @@ impl Book {
                 return self.send_request(session, number);
             }
             What::Cancel(v1::Cancel { request }) => {
-                tracked.requests.remove(request);
+                tracked.remove(*request);
             }
             What::Upgrade(v1::Upgrade { token, .. })
             | What::Downgrade(v1::Downgrade { token, .. }) => {

@@ -5,7 +5,7 @@
 //! an answer means is written down when it comes, and not when somebody looks at it; so it does not matter
 //! whether whoever asked is still there.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -82,6 +82,12 @@ pub(crate) struct Tracked {
     pub(crate) last: u64,
     /// Requests that are not answered.
     pub(crate) requests: BTreeMap<u64, Request>,
+    /// The server keeps the answers to so many requests, in case they are made again.
+    pub(crate) window: usize,
+    /// How many unanswered requests take up room there; see [`Request::in_window`].
+    pub(crate) open: usize,
+    /// Requests for which there is no room yet, in the order of their numbers.
+    pub(crate) held_back: VecDeque<u64>,
     /// What is held, by token.
     pub(crate) holds: BTreeMap<u64, Held>,
     /// What is led, by term.
@@ -124,6 +130,9 @@ pub(crate) struct Request {
     pub(crate) waits: Option<oneshot::Sender<()>>,
     /// It may have reached the server.
     pub(crate) sent: bool,
+    /// Its answer, which may be lost on the way, takes up room on the server. That of a request which waits does not: if
+    /// it is dropped there, what the session holds still tells what came of it.
+    pub(crate) in_window: bool,
     /// Nobody waits for the answer any more; another request sees to it that nothing comes of it.
     pub(crate) abandoned: bool,
 }
@@ -135,6 +144,9 @@ impl Tracked {
             vital,
             last: 0,
             requests: BTreeMap::new(),
+            window: usize::MAX,
+            open: 0,
+            held_back: VecDeque::new(),
             holds: BTreeMap::new(),
             terms: BTreeMap::new(),
             on_loss: Vec::new(),
@@ -231,7 +243,11 @@ impl Book {
         let sent = opening.as_ref().map_or_else(|| self.time.now(), |opening| opening.sent);
         let lease = Lease::new(ttl, sent);
         let vital = Arc::new(Vital::new(lease, self.time.clone()));
-        let tracked = Tracked::new(given.key, vital.clone(), sent.plus(ttl / RENEWALS));
+        let mut tracked = Tracked::new(given.key, vital.clone(), sent.plus(ttl / RENEWALS));
+        // An older server does not say.
+        if given.window > 0 {
+            tracked.window = given.window as usize;
+        }
         self.wake_by(tracked.renew_at);
         self.sessions.insert(given.session, tracked);
         let opened = Opened { id: given.session, vital };

@@ -20,16 +20,52 @@ impl Tracked {
         self.requests.first_key_value().map_or(self.last, |(&number, _)| number - 1)
     }
 
-    pub(crate) fn add(&mut self, request: Request) -> u64 {
+    pub(crate) fn add(&mut self, mut request: Request) -> u64 {
+        if let What::Acquire(acquire) = &mut request.what {
+            // Until it is told that it waits, it takes up room in the window.
+            acquire.tell_waiting |= acquire.reentrant;
+        }
         self.last += 1;
         self.requests.insert(self.last, request);
         self.last
+    }
+
+    /// A request is answered, or its answer is not awaited any more.
+    pub(crate) fn remove(&mut self, number: u64) -> Option<Request> {
+        self.leave_window(number);
+        self.requests.remove(&number)
+    }
+
+    /// The answer to a request takes up no room any more.
+    pub(crate) fn leave_window(&mut self, number: u64) {
+        if let Some(request) = self.requests.get_mut(&number)
+            && std::mem::take(&mut request.in_window)
+        {
+            self.open -= 1;
+        }
+    }
+
+    /// Whether there is room for the answer to a request, and whether all requests before it are on their way.
+    fn admits(&self, number: u64) -> bool {
+        let counts = self.requests.get(&number).is_some_and(Request::is_answered_at_once);
+        self.held_back.is_empty() && (!counts || self.open < self.window)
+    }
+
+    /// A request is sent.
+    fn enter_window(&mut self, number: u64) {
+        if let Some(request) = self.requests.get_mut(&number) {
+            request.sent = true;
+            if request.is_answered_at_once() && !request.in_window {
+                request.in_window = true;
+                self.open += 1;
+            }
+        }
     }
 }
 
 impl Request {
     pub(crate) fn new(what: What, reply: Option<oneshot::Sender<Answer>>) -> Self {
-        Self { what, reply, waits: None, sent: false, abandoned: false }
+        Self { what, reply, waits: None, sent: false, in_window: false, abandoned: false }
     }
 
     /// Whether it is to be granted at once or not at all.
@@ -38,6 +74,17 @@ impl Request {
             What::Acquire(acquire) => acquire.timeout_ms == Some(0),
             What::Campaign(campaign) => campaign.timeout_ms == Some(0),
             _ => false,
+        }
+    }
+
+    /// Whether its answer is the only thing that tells what came of it: it does not wait, or holds once more what
+    /// is held.
+    fn is_answered_at_once(&self) -> bool {
+        match &self.what {
+            What::Acquire(acquire) => acquire.reentrant || acquire.timeout_ms == Some(0),
+            What::Campaign(campaign) => campaign.timeout_ms == Some(0),
+            What::Upgrade(upgrade) => upgrade.timeout_ms == Some(0),
+            _ => true,
         }
     }
 
@@ -74,11 +121,30 @@ impl Book {
         if tracked.paused.is_some() || self.outbox.is_none() {
             return;
         }
+        if !tracked.admits(number) {
+            tracked.held_back.push_back(number);
+            return;
+        }
+        tracked.enter_window(number);
         let received = tracked.received();
-        let Some(request) = tracked.requests.get_mut(&number) else { return };
-        request.sent = true;
+        let Some(request) = tracked.requests.get(&number) else { return };
         let what = Some(request.what.clone());
         self.send(Ask { session, id: number, received, what, key: 0 });
+    }
+
+    /// Sends what was held back, as far as there is room for the answers.
+    pub(crate) fn send_held_back(&mut self, session: u64) {
+        let Some(tracked) = self.sessions.get_mut(&session) else { return };
+        let mut waiting = std::mem::take(&mut tracked.held_back);
+        while let Some(number) = waiting.pop_front() {
+            let Some(tracked) = self.sessions.get_mut(&session) else { return };
+            if !tracked.admits(number) {
+                waiting.push_front(number);
+                tracked.held_back = waiting;
+                return;
+            }
+            self.send_request(session, number);
+        }
     }
 
     /// Gives up waiting for the answer to a request. If that came just now, what came of it is given back.
@@ -115,7 +181,7 @@ impl Book {
         (request.reply, request.waits) = (None, None);
         match request.what.clone() {
             What::Acquire(_) | What::Campaign(_) if !request.sent => {
-                tracked.requests.remove(&number);
+                tracked.remove(number);
             }
             What::Acquire(_) | What::Campaign(_) => {
                 request.abandoned = true;
@@ -207,9 +273,17 @@ impl Book {
             for (id, what) in held.chain(led) {
                 asks.push(Ask { session, id, received, key: 0, what: Some(what.clone()) });
             }
-            for (&id, request) in tracked.requests.iter_mut().filter(|(_, one)| one.is_repeated()) {
-                request.sent = true;
-                let what = Some(request.what.clone());
+            tracked.open = 0;
+            tracked.held_back.clear();
+            tracked.requests.values_mut().for_each(|request| request.in_window = false);
+            let again = tracked.requests.iter().filter(|(_, request)| request.is_repeated());
+            for id in again.map(|(&id, _)| id).collect::<Vec<_>>() {
+                if !tracked.admits(id) {
+                    tracked.held_back.push_back(id);
+                    continue;
+                }
+                tracked.enter_window(id);
+                let what = Some(tracked.requests[&id].what.clone());
                 asks.push(Ask { session, id, received, key: 0, what });
             }
         }

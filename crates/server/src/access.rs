@@ -190,6 +190,30 @@ impl Caller {
         self.may(Right::Observe, name).is_ok()
     }
 
+    /// A lock as it may see it: of requests that wait for several locks, those of other names are only counted.
+    pub(crate) fn hide_in_lock(&self, mut lock: v1::Lock) -> v1::Lock {
+        for waiter in &mut lock.waiters {
+            let all = waiter.locks.len();
+            waiter.locks.retain(|name| self.sees(name));
+            waiter.hidden = u32::try_from(all - waiter.locks.len()).unwrap_or(u32::MAX);
+        }
+        lock
+    }
+
+    /// The same for why a lock cannot be had: waits for locks of other names are only counted.
+    pub(crate) fn hide_in_reasons(&self, mut reasons: v1::Reasons) -> v1::Reasons {
+        reasons.lock = reasons.lock.map(|lock| self.hide_in_lock(lock));
+        let all = reasons.waits.len();
+        reasons.waits.retain(|edge| self.sees(&edge.lock));
+        reasons.hidden = u32::try_from(all - reasons.waits.len()).unwrap_or(u32::MAX);
+        for link in &mut reasons.cycle {
+            if !self.sees(&link.lock) {
+                link.lock.clear();
+            }
+        }
+        reasons
+    }
+
     /// Whether it may do this to all names there are.
     pub(crate) fn may_all(&self, right: Right) -> Result<(), v1::Failed> {
         self.may(right, "")

@@ -204,7 +204,8 @@ impl Service {
         let mut locks: Vec<v1::Lock> = self.node.see(|eye| {
             let locks = eye.machine.locks(&list.prefix, after);
             let locks = locks.filter(|lock| caller.sees(&lock.name));
-            locks.take(most + 1).map(|lock| eye.lock(lock, false)).collect()
+            let locks = locks.take(most + 1).map(|lock| eye.lock(lock, false));
+            locks.map(|lock| caller.hide_in_lock(lock)).collect()
         });
         let more = locks.len() > most;
         locks.truncate(most);
@@ -243,7 +244,7 @@ impl Service {
 
     pub(crate) fn why(&self, caller: &Caller, named: &v1::Named) -> Answer<v1::Reasons> {
         caller.may(Right::Observe, &named.name)?;
-        Ok(self.node.see(|eye| eye.why(&named.name)))
+        Ok(caller.hide_in_reasons(self.node.see(|eye| eye.why(&named.name))))
     }
 
     pub(crate) fn graph(&self, caller: &Caller) -> Answer<v1::WaitGraph> {

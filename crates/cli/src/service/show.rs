@@ -66,7 +66,11 @@ pub(crate) fn chain(cycle: &[Link]) -> impl Iterator<Item = String> {
     let next = cycle.iter().cycle().skip(1);
     cycle.iter().zip(next).map(|(link, next)| {
         let (waiter, on) = (who(link.waiter.as_ref()), who(next.waiter.as_ref()));
-        format!("{waiter} waits for {} because of {on}", text(&link.lock))
+        let lock = match link.lock.as_str() {
+            "" => "a lock that this token may not see".to_owned(),
+            lock => text(lock),
+        };
+        format!("{waiter} waits for {lock} because of {on}")
     })
 }
 

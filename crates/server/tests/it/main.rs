@@ -10,6 +10,7 @@ mod golden;
 mod http;
 mod killed;
 mod plain;
+mod repeats;
 mod secure;
 mod support;
 mod talk;

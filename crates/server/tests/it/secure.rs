@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::support::{Answer, exchange, options, request, send};
+use crate::support::{Answer, exchange, options, request, send, until};
 use conclave_api::v1;
 use conclave_server::{Bounds, ServeError, ServeOptions, Server, Tls, TokenRights, new_token};
 use conclave_testing::in_time;
@@ -186,7 +186,7 @@ async fn with_an_authority_for_clients_only_those_who_have_its_certificate_come_
 async fn with_tokens(directory: &Path) -> (Server, [String; 3]) {
     let all = || vec![String::new()];
     let rights = [
-        TokenRights { lock: vec!["ci/".into()], ..TokenRights::default() },
+        TokenRights { lock: vec!["ci/".into()], sessions: Some(3), ..TokenRights::default() },
         TokenRights { observe: all(), ..TokenRights::default() },
         TokenRights { lock: all(), observe: all(), admin: all(), sessions: None },
     ];
@@ -224,6 +224,11 @@ async fn a_token_has_the_rights_that_it_was_given_and_no_others() {
     assert_eq!(ask(&server, &ci, "POST", "/v1/campaign", &campaign).await.status, 403);
     // Who has the session, but not the right, cannot use the one for the other.
     assert_eq!(ask(&server, &eye, "POST", "/v1/acquire", &acquire("ci/b")).await.status, 403);
+    // Nor does the right help without the session: that is bound to the token that opened it.
+    let stolen = ask(&server, &root, "POST", "/v1/acquire", &acquire("db")).await;
+    assert_eq!(stolen.refused(), (404, "unknown-session".to_owned()));
+    let own = ask(&server, &root, "POST", "/v1/sessions", "{}").await.json()["session"].clone();
+    let acquire = |lock: &str| json!({ "session": own, "lock": lock }).to_string();
     assert_eq!(ask(&server, &root, "POST", "/v1/acquire", &acquire("db")).await.status, 200);
     // Each sees what is its own, and no more.
     let locks = async |secret: &str| {
@@ -244,6 +249,69 @@ async fn a_token_has_the_rights_that_it_was_given_and_no_others() {
         assert_eq!(ask(&server, secret, "POST", "/v1/admin/release", take).await.status, 403);
     }
     assert_eq!(ask(&server, &root, "POST", "/v1/admin/release", take).await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_may_lock_nothing_opens_no_session_and_one_opens_no_more_than_it_may() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (server, [ci, eye, root]) = with_tokens(directory.path()).await;
+    let refused = ask(&server, &eye, "POST", "/v1/sessions", "{}").await;
+    assert_eq!(refused.refused(), (403, "forbidden".to_owned()));
+    for _ in 0..3 {
+        assert_eq!(ask(&server, &ci, "POST", "/v1/sessions", "{}").await.status, 200);
+    }
+    let refused = ask(&server, &ci, "POST", "/v1/sessions", "{}").await;
+    assert_eq!(refused.refused(), (429, "limit".to_owned()));
+    assert!(refused.body.contains("at most 3 sessions opened with one token"), "{refused:?}");
+    assert_eq!(ask(&server, &root, "POST", "/v1/sessions", "{}").await.status, 200);
+    let sessions = ask(&server, &root, "GET", "/v1/sessions", "").await.json();
+    let by = |n: usize| sessions["sessions"][n]["opened_by"].as_str().map(str::to_owned);
+    assert_eq!((by(0).as_deref(), by(3).as_deref()), (Some("ci"), Some("root")));
+    assert_eq!(sessions["sessions"][0]["address"], "127.0.0.1");
+    // All of one origin are ended at once, by who may.
+    let expel = r#"{"opened_by":"ci","reason":"a loop"}"#;
+    let path = "/v1/admin/expel-all";
+    assert_eq!(ask(&server, &ci, "POST", path, expel).await.status, 403);
+    let ended = ask(&server, &root, "POST", path, expel).await;
+    assert_eq!(ended.json(), json!({ "sessions": 3 }));
+    let unclear = r#"{"opened_by":"ci","host":"x","reason":"a loop"}"#;
+    assert_eq!(ask(&server, &root, "POST", path, unclear).await.status, 400);
+    assert_eq!(ask(&server, &ci, "POST", "/v1/sessions", "{}").await.status, 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn names_that_a_token_may_not_see_are_only_counted() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (server, [ci, _, root]) = with_tokens(directory.path()).await;
+    let session = async |secret: &str| {
+        let opened = ask(&server, secret, "POST", "/v1/sessions", "{}").await.json();
+        opened["session"].as_str().expect("a session").to_owned()
+    };
+    let (holder, waiter) = (session(&root).await, session(&root).await);
+    let both = json!([{ "lock": "ci/a" }, { "lock": "secret/b" }]);
+    let hold = json!({ "session": holder, "wants": both }).to_string();
+    assert_eq!(ask(&server, &root, "POST", "/v1/acquire", &hold).await.status, 200);
+    let wait = json!({ "session": waiter, "wants": both, "timeout_ms": 600_000 }).to_string();
+    let waiting = ask(&server, &root, "POST", "/v1/acquire", &wait);
+    let looking = async {
+        until(|| server.node().look(|machine| machine.counts().waits) == 1).await;
+        for path in ["/v1/locks", "/v1/why?name=ci/a"] {
+            let seen = ask(&server, &ci, "GET", path, "").await;
+            assert!(!seen.body.contains("secret"), "{seen:?}");
+            let seen = seen.json();
+            let lock = if path == "/v1/locks" { &seen["locks"][0] } else { &seen["lock"] };
+            assert_eq!(lock["waiters"][0]["locks"], json!(["ci/a"]));
+            assert_eq!(lock["waiters"][0]["hidden"], 1);
+        }
+        let why = ask(&server, &ci, "GET", "/v1/why?name=ci/a", "").await.json();
+        assert_eq!((why["waits"].as_array().map(Vec::len), &why["hidden"]), (Some(1), &json!(1)));
+        let why = ask(&server, &root, "GET", "/v1/why?name=ci/a", "").await.json();
+        assert_eq!(why["lock"]["waiters"][0]["locks"], json!(["ci/a", "secret/b"]));
+        let close = json!({ "session": waiter }).to_string();
+        assert_eq!(ask(&server, &root, "POST", "/v1/close", &close).await.status, 200);
+    };
+    let (ended, ()) = tokio::join!(waiting, looking);
+    assert_eq!(ended.refused(), (412, "session-ended".to_owned()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
