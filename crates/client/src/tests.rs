@@ -234,3 +234,29 @@ fn a_server_that_falls_silent_is_suspected_also_when_nothing_is_wanted_of_it() {
     assert!(!book.beat(at(25)) && sent.try_recv().is_ok());
     assert!(!book.beat(at(29)) && book.beat(at(30)), "it is given up");
 }
+
+#[test]
+fn no_more_answers_are_outstanding_than_the_server_keeps() {
+    let mut desk = Desk::new();
+    desk.book.sessions.get_mut(&SESSION).expect("it lives").window = 2;
+    let again = || Acquire::exclusive("a").reentrant();
+    let mut nested: Vec<_> = (0..4).map(|_| desk.acquire(again())).collect();
+    // What may wait takes up no room, but nothing overtakes what was asked before.
+    let mut patient = desk.acquire(Acquire::exclusive("b"));
+    assert_eq!(desk.sent(), [(1, "acquire"), (2, "acquire")]);
+    desk.grant(1, 11);
+    assert!(matches!(nested[0].try_recv(), Ok(Ok(Outcome::Held(_)))));
+    assert_eq!(desk.sent(), [(3, "acquire")]);
+    // One that is told to wait makes room.
+    desk.hear(SESSION, 2, Told::Waiting(v1::Waiting {}));
+    assert_eq!(desk.sent(), [(4, "acquire"), (5, "acquire")]);
+    // Over a new connection it is the same.
+    desk.book.repeat_all();
+    let expected = [(0, "attach"), (1, "acquire"), (2, "acquire"), (3, "acquire")];
+    assert_eq!(desk.sent()[..4], expected);
+    for (id, token) in [(2, 11), (3, 11), (4, 11), (5, 12)] {
+        desk.grant(id, token);
+    }
+    assert_eq!(desk.sent(), [(4, "acquire"), (5, "acquire")]);
+    assert!(matches!(patient.try_recv(), Ok(Ok(Outcome::Held(_)))));
+}
