@@ -311,7 +311,7 @@ async fn names_that_a_token_may_not_see_are_only_counted() {
         assert_eq!(ask(&server, &root, "POST", "/v1/close", &close).await.status, 200);
     };
     let (ended, ()) = tokio::join!(waiting, looking);
-    assert_eq!(ended.refused(), (412, "session-ended".to_owned()));
+    assert_eq!(ended.refused(), (409, "session-ended".to_owned()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
