@@ -136,7 +136,14 @@ async fn greet(tcp: TcpStream, tls: Option<TlsAcceptor>, silence: Duration) -> i
     let patience = (idle + pause * PROBES).as_millis().min(i32::MAX as u128);
     sockopt::set_tcp_user_timeout(&tcp, patience as u32)?;
     Ok(match tls {
-        Some(tls) => Io::Tls(Box::new(tls.accept(tcp).await?)),
+        Some(tls) => {
+            let peer = tcp.peer_addr()?;
+            let accepted = tls.accept(tcp).await.inspect_err(|error| {
+                let event = "tls-handshake-failed";
+                tracing::info!(event, %peer, %error, "a client could not connect over TLS");
+            });
+            Io::Tls(Box::new(accepted?))
+        }
         None => {
             tcp.readable().await?;
             Io::Plain(tcp)

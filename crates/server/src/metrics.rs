@@ -4,6 +4,7 @@
 //! while the log is read again after a restart, for it was counted before.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -52,6 +53,7 @@ pub(crate) struct Metrics {
     waits: Gauge,
     elections: Gauge,
     ready: Gauge,
+    certificates: Family<File, Gauge>,
     disk_free: Gauge,
     disk_reserve: Gauge,
 }
@@ -68,6 +70,11 @@ pub(crate) struct Vitals {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Code {
     code: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct File {
+    file: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -182,6 +189,7 @@ impl Metrics {
             waits: Gauge::default(),
             elections: Gauge::default(),
             ready: Gauge::default(),
+            certificates: Family::default(),
             disk_free: Gauge::default(),
             disk_reserve: Gauge::default(),
         };
@@ -196,6 +204,9 @@ impl Metrics {
         let build = [("version", env!("CARGO_PKG_VERSION"))];
         all.register("build", "What was built", Info::new(build));
         all.register("ready", "Whether locks are granted: 1, or 0 if not", self.ready.clone());
+        let help = "When the certificate that is shown to clients ends, since 1970";
+        let ends = self.certificates.clone();
+        all.register_with_unit("tls_certificate_not_after", help, Unit::Seconds, ends);
         let help = "Free space where the node keeps its data";
         all.register_with_unit("disk_free", help, Unit::Bytes, self.disk_free.clone());
         let help = "Free space below which nothing is granted";
@@ -252,6 +263,12 @@ impl Metrics {
     /// Somebody was refused something.
     pub(crate) fn refuse(&self, code: &str) {
         self.refused.get_or_create(&Code { code: code.to_owned() }).inc();
+    }
+
+    /// When a certificate ends, in seconds since 1970.
+    pub(crate) fn certificate_ends(&self, path: &Path, ends: i64) {
+        let file = File { file: path.to_string_lossy().into_owned() };
+        self.certificates.get_or_create(&file).set(ends);
     }
 
     /// Everything, as Prometheus reads it.

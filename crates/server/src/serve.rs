@@ -263,6 +263,9 @@ impl Server {
         let (address, listener) =
             bound.map_err(|error| ServeError::Listen { address: listen, error })?;
         let node = Arc::new(Node::open(node).await?);
+        if let Some(certificates) = &certificates {
+            certificates.measure(&node.metrics);
+        }
         let known = certified || matches!(access, Access::Known(_));
         let service = Arc::new(Service::new(node, access, bounds));
         let grpc = ConclaveServer::new(Grpc(service.clone()));
@@ -330,6 +333,7 @@ impl Server {
     pub fn read_certificates_again(&self) -> Result<bool, ServeError> {
         let Some(certificates) = &self.certificates else { return Ok(false) };
         certificates.read_again().map_err(ServeError::Tls)?;
+        certificates.measure(&self.service.node.metrics);
         Ok(true)
     }
 

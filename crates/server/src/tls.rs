@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -9,6 +10,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
+use crate::metrics::Metrics;
 use crate::tokens::mode_of;
 
 /// With what a server shows who it is, and finds out who others are. All files are PEM.
@@ -23,7 +25,8 @@ pub struct Tls {
 }
 
 impl Tls {
-    pub(crate) fn read(&self) -> Result<TlsAcceptor, String> {
+    /// What connections are accepted with, and when the certificate ends, in seconds since 1970.
+    fn read(&self) -> Result<(TlsAcceptor, Option<i64>), String> {
         let at =
             |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
         let certificates = |path: &Path| -> Result<Vec<CertificateDer<'static>>, String> {
@@ -57,11 +60,16 @@ impl Tls {
                 self.key.display()
             );
         }
-        let mut config = config
-            .with_single_cert(certificates(&self.certificate)?, key)
-            .map_err(|error| at(&self.certificate, &error))?;
+        let chain = certificates(&self.certificate)?;
+        let ends = chain.first().and_then(end_of);
+        let mut config =
+            config.with_single_cert(chain, key).map_err(|error| at(&self.certificate, &error))?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(TlsAcceptor::from(Arc::new(config)))
+        let acceptor = TlsAcceptor::from(Arc::new(config));
+        if let Some(ends) = ends {
+            warn_of_end(&self.certificate, ends);
+        }
+        Ok((acceptor, ends))
     }
 }
 
@@ -69,24 +77,58 @@ impl Tls {
 #[derive(Clone)]
 pub(crate) struct Certificates {
     files: Tls,
-    acceptor: Arc<RwLock<TlsAcceptor>>,
+    /// With what connections are accepted, and when the certificate ends.
+    current: Arc<RwLock<(TlsAcceptor, Option<i64>)>>,
 }
 
 impl Certificates {
     pub(crate) fn read(files: Tls) -> Result<Self, String> {
-        let acceptor = Arc::new(RwLock::new(files.read()?));
-        Ok(Self { files, acceptor })
+        let current = Arc::new(RwLock::new(files.read()?));
+        Ok(Self { files, current })
     }
 
     /// Reads the files again, for connections that come from now on. If they cannot be used, all stays as it is.
     pub(crate) fn read_again(&self) -> Result<(), String> {
         let new = self.files.read()?;
-        *self.acceptor.write().unwrap_or_else(PoisonError::into_inner) = new;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
         Ok(())
     }
 
     /// What a connection that comes now is to use.
     pub(crate) fn current(&self) -> TlsAcceptor {
-        self.acceptor.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.current.read().unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    /// Shows when the certificate ends.
+    pub(crate) fn measure(&self, metrics: &Metrics) {
+        if let Some(ends) = self.current.read().unwrap_or_else(PoisonError::into_inner).1 {
+            metrics.certificate_ends(&self.files.certificate, ends);
+        }
+    }
+}
+
+/// When a certificate ends, in seconds since 1970.
+fn end_of(certificate: &CertificateDer<'_>) -> Option<i64> {
+    let (_, certificate) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    Some(certificate.validity().not_after.timestamp())
+}
+
+/// From so many days before the end on, a warning is due at every start.
+const SOON: i64 = 14;
+
+#[expect(clippy::disallowed_methods, reason = "a certificate is valid by the calendar")]
+fn warn_of_end(path: &Path, ends: i64) {
+    let now =
+        SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
+    let days = (ends - now).div_euclid(86_400);
+    let path = path.display();
+    if ends <= now {
+        tracing::error!(
+            "{path}: this certificate has expired, and no client will accept it; issue a new one"
+        );
+    } else if days < SOON {
+        tracing::warn!(
+            "{path}: this certificate expires in {days} days; issue a new one and send SIGHUP"
+        );
     }
 }

@@ -228,6 +228,12 @@ fn what_is_wrong_with_a_certificate_is_named() {
     fs::write(&key, new.serialize_pem()).expect("it can be written");
     hang_up(&mut node, "new connections use the certificate as it is now");
     node.refuses(16, &["status", "--ca", &ca], "the node's certificate expired");
+    // The operator is told, too, of both sides.
+    let said = node.process().stderr();
+    assert!(said.contains("this certificate has expired"), "{said}");
+    eventually("what clients say", || {
+        node.process().stderr().contains("a client could not connect over TLS").then_some(())
+    });
 }
 
 #[test]

@@ -145,6 +145,31 @@ async fn a_connection_that_says_nothing_over_tls_is_closed_before_and_after_the_
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn certificates_are_read_again_for_new_connections_and_kept_if_they_cannot_be_used() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let ours = Authority::new(directory.path(), "ours");
+    let other = Authority::new(directory.path(), "other");
+    let server = secure(directory.path(), &ours, None).await;
+    let before = channel(&server, &ours, None).await.expect("it is trusted");
+    let mut before = ConclaveClient::new(before);
+    before.status(v1::ShowStatus {}).await.expect("it answers");
+    // What cannot be used changes nothing: a certificate without its key.
+    let (certificate, key) = other.issue("localhost");
+    let [shown, kept] =
+        ["cert", "key"].map(|kind| ours.directory.join(format!("localhost.{kind}.pem")));
+    fs::copy(certificate, &shown).expect("written");
+    let error = server.read_certificates_again().expect_err("they do not belong together");
+    assert!(matches!(error, ServeError::Tls(_)), "{error}");
+    assert!(get_with_tls(&server, &ours, None).await.is_some());
+    fs::copy(key, &kept).expect("written");
+    assert!(server.read_certificates_again().expect("they belong together"));
+    assert!(get_with_tls(&server, &ours, None).await.is_none());
+    assert!(get_with_tls(&server, &other, None).await.is_some());
+    before.status(v1::ShowStatus {}).await.expect("who was there stays");
+    server.stop().await.expect("it stops");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn with_a_certificate_it_answers_over_tls_only_and_only_to_those_who_trust_it() {
     let directory = tempfile::tempdir().expect("a directory");
     let ours = Authority::new(directory.path(), "ours");
