@@ -75,7 +75,7 @@ fn flags(line: &[String]) -> Vec<String> {
     let (mut flags, mut words) = (Vec::new(), line.iter().take_while(|word| *word != "--"));
     while let Some(word) = words.next() {
         let name = word.split('=').next().unwrap_or_default();
-        if word == "--tls" {
+        if ["--tls", "--insecure-token"].contains(&word.as_str()) {
             flags.push(word.clone());
         } else if WITH_VALUE.contains(&name) {
             flags.push(word.clone());
