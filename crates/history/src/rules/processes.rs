@@ -47,8 +47,9 @@ pub(crate) fn judge(index: &Index<'_>, verdict: &mut Verdict) {
             _ => {}
         }
     }
+    let full = full_disks(index.events);
     for (place, event) in index.events.iter().enumerate() {
-        let Event::Exited { name, ending, said, .. } = event else { continue };
+        let Event::Exited { name, ending, said, at } = event else { continue };
         let Some((process, started)) =
             processes.get(name.as_str()).and_then(|process| Some((process, process.started?)))
         else {
@@ -59,7 +60,9 @@ pub(crate) fn judge(index: &Index<'_>, verdict: &mut Verdict) {
             continue;
         }
         verdict.judged(Rule::Exit, 1);
-        if let Some(wrong) = wrong(&index.events[started], process, *ending) {
+        let events = index.events;
+        let refused = full.iter().any(|(from, to)| *from < *at && *to > events[started].at());
+        if let Some(wrong) = wrong(&events[started], process, *ending, refused) {
             let says = format!("{name} ended with {ending}, {wrong}; it said: {said}");
             let ran = process.ran.map(|(.., place)| place);
             verdict.violated(Rule::Exit, says, [started, place].into_iter().chain(ran).collect());
@@ -67,8 +70,32 @@ pub(crate) fn judge(index: &Index<'_>, verdict: &mut Verdict) {
     }
 }
 
+/// When the disk was full, so that the node may refuse.
+fn full_disks(events: &[Event]) -> Vec<(Time, Time)> {
+    let is_disk = |kind: &str| ["full-disk", "no-room"].contains(&kind);
+    let mut edges: Vec<(Time, bool)> = Vec::new();
+    for event in events {
+        match event {
+            Event::FaultBegan { kind, at } if is_disk(kind) => edges.push((*at, true)),
+            Event::FaultEnded { kind, at } if is_disk(kind) => edges.push((*at, false)),
+            _ => {}
+        }
+    }
+    edges.sort_unstable();
+    let (mut spans, mut since) = (Vec::new(), None);
+    for (at, begins) in edges {
+        if begins {
+            since = Some(at);
+        } else if let Some(since) = since.take() {
+            spans.push((since, at));
+        }
+    }
+    spans.extend(since.map(|since| (since, Time::MAX)));
+    spans
+}
+
 /// What is wrong with how a process ended.
-fn wrong(started: &Event, process: &Process, ending: Ending) -> Option<String> {
+fn wrong(started: &Event, process: &Process, ending: Ending, refused: bool) -> Option<String> {
     let Event::Started { kind, try_once, timeout, code: promised, .. } = started else {
         return None;
     };
@@ -87,6 +114,7 @@ fn wrong(started: &Event, process: &Process, ending: Ending) -> Option<String> {
         12 => None,
         10 => because(*try_once && !ran, "though it was to wait, or ran its command"),
         11 => because(timeout.is_some() && !ran, "though it had no time limit, or ran its command"),
+        14 => because(refused && !ran, "though the node had no reason to refuse"),
         13 => because(!ran, "though its command ran"),
         code if code == *promised => Some("as its command should have, which did not".to_owned()),
         _ => Some("which says nothing that can have happened".to_owned()),

@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use crate::index::{Grant, Index};
 use crate::{Event, Rule, Time, Verdict, Want};
 
+/// The lists that show a session waiting for a lock: when each was asked for, when it came, and where it is.
+type Seen<'a> = BTreeMap<(u64, &'a str), Vec<(Time, Time, usize)>>;
+
 pub(crate) fn judge(index: &Index<'_>, verdict: &mut Verdict) {
-    // When each session was first seen to wait for a lock, by which list.
-    let mut seen: BTreeMap<(u64, &str), Vec<(Time, Time, usize)>> = BTreeMap::new();
+    let mut seen: Seen<'_> = BTreeMap::new();
     for (place, event) in index.events.iter().enumerate() {
         let Event::Looked { sent, answered, locks } = event else { continue };
         for lock in locks.iter().filter(|lock| !lock.lock.starts_with(Want::ELECTION)) {
@@ -35,7 +37,7 @@ fn judge_one(
     index: &Index<'_>,
     lock: &str,
     grants: &[&Grant<'_>],
-    seen: &BTreeMap<(u64, &str), Vec<(Time, Time, usize)>>,
+    seen: &Seen<'_>,
     verdict: &mut Verdict,
 ) {
     // Who was known to wait, since when.

@@ -394,6 +394,31 @@ fn exit_codes_that_do_not_say_what_happened_are_found() {
 }
 
 #[test]
+fn a_refusal_is_an_exit_code_only_while_the_disk_is_full() {
+    let history = |from| {
+        broken(&[
+            Event::Started {
+                name: "p".into(),
+                kind: Kind::Lock,
+                wants: vec![a()],
+                try_once: false,
+                timeout: None,
+                ttl: S,
+                code: 3,
+                at: 10,
+            },
+            Event::Exited { name: "p".into(), ending: Ending::Code(14), said: "".into(), at: 40 },
+            Event::FaultBegan { kind: "full-disk".into(), at: from },
+            Event::FaultEnded { kind: "full-disk".into(), at: from + 5 },
+        ])
+    };
+    assert_eq!(history(6), []);
+    assert_eq!(history(5), [Rule::Exit]);
+    assert_eq!(history(39), []);
+    assert_eq!(history(40), [Rule::Exit]);
+}
+
+#[test]
 fn a_node_that_ends_otherwise_than_it_was_told_is_found() {
     let exited = |ending, expected| {
         broken(&[Event::NodeExited { ending, expected, said: String::new(), at: 1 }])
