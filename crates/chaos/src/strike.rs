@@ -46,7 +46,7 @@ impl Strike {
 pub(crate) enum Stage {
     /// So long after the start.
     Start(Duration),
-    /// So long after the process has this many children.
+    /// So long after the process has started this many others, itself or by one of them.
     Children(usize, Duration),
     /// So long after the command runs.
     Command(Duration),
@@ -80,23 +80,37 @@ impl Plan {
     }
 }
 
-/// The children of a process, and whether each runs what is run under the lock.
-fn children(of: Pid) -> Vec<(Pid, bool)> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let number = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
-        // Children are younger, so their numbers are mostly greater.
-        let Some(number) = number.filter(|number| *number > of.as_raw()) else { continue };
+/// A process that another one has started, or a child of such a one.
+struct Descendant {
+    id: Pid,
+    /// The other one has started it itself.
+    child: bool,
+    /// It runs what is run under the lock.
+    command: bool,
+}
+
+/// What a process has started, and what that has started.
+fn descendants(of: Pid) -> Vec<Descendant> {
+    // The younger have mostly the greater numbers.
+    let numbers = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut numbers: Vec<i32> =
+        numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    numbers.retain(|number| *number > of.as_raw());
+    numbers.sort_unstable();
+    let mut found: Vec<Descendant> = Vec::new();
+    for number in numbers {
         let Ok(stat) = fs::read_to_string(format!("/proc/{number}/stat")) else { continue };
         let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
         let mut fields = fields.split_whitespace();
         let alive = fields.next() != Some("Z");
-        let parent = fields.next().and_then(|parent| parent.parse().ok());
-        if alive && parent == Some(of.as_raw()) {
-            // Between fork and exec a child has the arguments of its parent.
+        let parent = fields.next().and_then(|parent| parent.parse().ok()).map(Pid::from_raw);
+        let child = parent == Some(of);
+        if alive && (child || found.iter().any(|other| Some(other.id) == parent)) {
+            // Between fork and exec a process has the arguments of its parent.
             let line = fs::read(format!("/proc/{number}/cmdline")).unwrap_or_default();
             let has = |word: &[u8]| line.windows(word.len()).any(|part| part == word);
-            found.push((Pid::from_raw(number), has(b"--account") && !has(b"--ttl")));
+            let command = has(b"--account") && !has(b"--ttl") && !has(b"__guard");
+            found.push(Descendant { id: Pid::from_raw(number), child, command });
         }
     }
     found
@@ -114,7 +128,7 @@ pub(crate) fn carry_out(
     let wait = match plan.stage {
         Stage::Start(wait) => wait,
         Stage::Children(count, wait) => {
-            while alive() && children(wrapper).len() < count && !runs() {
+            while alive() && descendants(wrapper).len() < count && !runs() {
                 pause(Duration::from_micros(100));
             }
             wait
@@ -131,10 +145,10 @@ pub(crate) fn carry_out(
         return false;
     }
     let watchers: Vec<Pid> = match plan.strike {
-        Strike::KillWatcher | Strike::StopWatcher | Strike::KillBoth => children(wrapper)
-            .into_iter()
-            .filter_map(|(child, command)| (!command).then_some(child))
-            .collect(),
+        Strike::KillWatcher | Strike::StopWatcher | Strike::KillBoth => {
+            let guards = descendants(wrapper).into_iter().filter(|one| one.child && !one.command);
+            guards.map(|one| one.id).collect()
+        }
         _ => Vec::new(),
     };
     let whom: Vec<Pid> = match plan.strike {
