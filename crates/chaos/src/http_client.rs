@@ -231,7 +231,7 @@ impl Client {
                 return Outcome::Unknown;
             }
         };
-        let token = answer.body["token"].as_u64().or(answer.body["term"].as_u64());
+        let token = answer.body["token"].as_u64().or_else(|| answer.body["term"].as_u64());
         if let Some(token) = token.filter(|_| answer.is_ok()) {
             self.record(&Event::Granted { session, request, token, at });
             return Outcome::Granted(token);
