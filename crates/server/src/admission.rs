@@ -20,7 +20,7 @@ const RESERVE: usize = 128;
 /// How many clients are told at the same time that there is no room; others wait in the system's queue.
 const REFUSING: usize = 16;
 /// How long a client may take to be told.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 /// How often at most a line is written about it.
 const PAUSE: Duration = Duration::from_secs(10);
 

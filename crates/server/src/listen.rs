@@ -19,7 +19,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admission::{Admission, Place, refuse};
+use crate::admission::{Admission, PATIENCE as REFUSAL, Place, refuse};
 use crate::metrics::Metrics;
 use crate::tls::Certificates;
 
@@ -79,13 +79,15 @@ impl Door {
                 }
             };
             pause = SHORTEST_PAUSE;
-            let (tls, closing) = (self.tls.as_ref().map(Certificates::current), closing.clone());
-            let Self { silence, patience, .. } = self;
+            let (tls, ends) = (self.tls.as_ref().map(Certificates::current), closing.clone());
+            let (place, silence) = (self.admission.admit(), self.silence);
+            // A client that is not let in is not to keep the next from being told so.
+            let patience = if place.is_some() { self.patience } else { REFUSAL };
             let greeted = async move {
                 let greeted = tokio::time::timeout(patience, greet(tcp, tls, silence));
-                closing.run_until_cancelled(greeted).await?.ok()?.ok()
+                ends.run_until_cancelled(greeted).await?.ok()?.ok()
             };
-            if let Some(place) = self.admission.admit() {
+            if let Some(place) = place {
                 let (serve, unresponsive) = (serve.clone(), self.metrics.unresponsive.clone());
                 served.spawn(async move {
                     if let Some(io) = greeted.await {
@@ -93,8 +95,8 @@ impl Door {
                     }
                 });
             } else {
-                let (turned_away, reason) =
-                    (self.admission.turn_away().await, self.admission.reason());
+                let turned_away = closing.run_until_cancelled(self.admission.turn_away()).await;
+                let reason = self.admission.reason();
                 served.spawn(async move {
                     match greeted.await {
                         Some(Io::Plain(tcp)) => refuse(tcp, &reason).await,

@@ -49,6 +49,10 @@ gives way to every other process, but shows as time of a processor, up to one wh
 is not there where control groups share out the time of processors, as in containers, for others may have a claim to
 what it would use. The kernel can do the same for all programs: see docs/operations.md on cpuidle_haltpoll.
 
+Each connection is an open file. It raises its limit of open files as far as it may (ulimit -Hn), keeps 128 for itself,
+and refuses connections beyond that, or beyond --connections, with the reason. One on which nothing is asked for 30
+seconds is closed.
+
 Under systemd it says when it is ready and when it stops, and feeds the watchdog (Type=notify, WatchdogSec).
 
 Policies for --deadlocks:
