@@ -119,6 +119,8 @@ codes! {
     Wounded = "wounded", 409, Aborted;
     /// The session stands in this election already.
     AlreadyCandidate = "already-candidate", 409, AlreadyExists;
+    /// An operator has deposed the session, and it may not stand again in this election yet.
+    Barred = "barred", 409, FailedPrecondition;
     /// The session does not lead, or not with this term.
     NotLeader = "not-leader", 409, FailedPrecondition;
     /// Nobody holds or leads it.

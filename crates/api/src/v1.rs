@@ -181,11 +181,32 @@ pub struct KeepAlive {
 }
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
-#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Alive {
     /// Those that are no more.
     #[prost(uint64, repeated, tag = "1")]
     pub gone: ::prost::alloc::vec::Vec<u64>,
+    /// Leaderships of the others that were deposed: this renewal does not prolong them. Whoever reads of a term
+    /// here before it reads that it was elected with it does not lead.
+    #[prost(message, repeated, tag = "2")]
+    pub deposed: ::prost::alloc::vec::Vec<DeposedLeader>,
+}
+#[derive(serde::Serialize, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct DeposedLeader {
+    #[prost(uint64, tag = "1")]
+    pub session: u64,
+    #[prost(string, tag = "2")]
+    pub election: ::prost::alloc::string::String,
+    #[prost(uint64, tag = "3")]
+    pub term: u64,
+    #[prost(enumeration = "Cause", tag = "4")]
+    #[serde(with = "crate::cause")]
+    pub cause: i32,
+    /// After so long another leads, or as soon as this one resigns.
+    #[prost(uint64, tag = "5")]
+    pub left_ms: u64,
 }
 /// The session ends, and all that it holds is free.
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -324,6 +345,10 @@ pub struct Campaign {
     pub value: ::prost::alloc::vec::Vec<u8>,
     #[prost(uint64, optional, tag = "6")]
     pub timeout_ms: ::core::option::Option<u64>,
+    /// The thread of control that does nothing else until it leads, and then leads: if it holds a lock that the
+    /// leader waits for, that is a deadlock. Without one the candidate is a stand-by, which holds up nothing.
+    #[prost(uint32, optional, tag = "7")]
+    pub owner: ::core::option::Option<u32>,
 }
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -386,6 +411,13 @@ pub struct Leadership {
     /// For how long already.
     #[prost(uint64, tag = "4")]
     pub for_ms: u64,
+    /// If it was asked to yield: for how much longer it may take.
+    #[prost(uint64, optional, tag = "5")]
+    pub yields_ms: ::core::option::Option<u64>,
+    /// If it was deposed and has not confirmed that by resigning: for how much longer its lease lasts. The next
+    /// candidate leads then.
+    #[prost(uint64, optional, tag = "6")]
+    pub deposed_ms: ::core::option::Option<u64>,
 }
 /// The session is no more.
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -434,6 +466,9 @@ pub struct Deposed {
     #[prost(enumeration = "Cause", tag = "3")]
     #[serde(with = "crate::cause")]
     pub cause: i32,
+    /// If another does not lead yet: after so long it does, or as soon as this one resigns.
+    #[prost(uint64, optional, tag = "4")]
+    pub left_ms: ::core::option::Option<u64>,
 }
 /// The session is in the way of an older one, and should release what it holds.
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -470,8 +505,11 @@ pub struct Failed {
     /// The deadlock, if that is why.
     #[prost(message, repeated, tag = "3")]
     pub cycle: ::prost::alloc::vec::Vec<Link>,
+    /// After so long it may be asked again, if that is known.
+    #[prost(uint64, optional, tag = "4")]
+    pub retry_ms: ::core::option::Option<u64>,
 }
-/// Somebody waits for a lock that the next in the cycle has, or gets first.
+/// One waits for a lock or a leadership that the next in the cycle has, or gets first.
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -481,6 +519,9 @@ pub struct Link {
     /// Empty if the token that asks may not see it.
     #[prost(string, tag = "2")]
     pub lock: ::prost::alloc::string::String,
+    /// Whether that is an election.
+    #[prost(bool, tag = "3")]
+    pub election: bool,
 }
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -705,6 +746,9 @@ pub struct Reasons {
     /// How many of the waits concern locks that the token that asks may not see.
     #[prost(uint32, tag = "5")]
     pub hidden: u32,
+    /// The election of this name, if there is one.
+    #[prost(message, optional, tag = "6")]
+    pub election: ::core::option::Option<Election>,
 }
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -730,9 +774,12 @@ pub struct Edge {
     pub lock: ::prost::alloc::string::String,
     #[prost(message, optional, tag = "3")]
     pub on: ::core::option::Option<Who>,
-    /// Whether that one holds the lock, or is before it in the queue.
+    /// Whether that one holds the lock or leads, or is only before it in the queue.
     #[prost(bool, tag = "4")]
     pub holds: bool,
+    /// Whether it is an election that it waits to lead.
+    #[prost(bool, tag = "5")]
+    pub election: bool,
 }
 /// Something that an operator took from somebody.
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -804,6 +851,13 @@ pub struct EndLeadership {
     pub election: ::prost::alloc::string::String,
     #[prost(string, tag = "2")]
     pub reason: ::prost::alloc::string::String,
+    /// For how long the deposed session may not stand again in this election; a minute unless told otherwise.
+    #[prost(uint64, optional, tag = "3")]
+    pub barred_ms: ::core::option::Option<u64>,
+    /// The next candidate leads at once, although the deposed leader may not have heard of it and may believe
+    /// that it leads until its lease ends. Otherwise the next one leads when it has confirmed or its lease has ended.
+    #[prost(bool, tag = "4")]
+    pub at_once: bool,
 }
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -1242,7 +1296,8 @@ pub mod conclave_client {
                 .insert(GrpcMethod::new("conclave.v1.Conclave", "ExpelAll"));
             self.inner.unary(req, path, codec).await
         }
-        /// Ends a leadership. The reason is recorded.
+        /// Ends a leadership: the leader is told, and the next candidate leads when it has confirmed or its lease
+        /// has ended. The reason is recorded.
         pub async fn depose(
             &mut self,
             request: impl tonic::IntoRequest<super::EndLeadership>,
@@ -1370,7 +1425,8 @@ pub mod conclave_server {
             &self,
             request: tonic::Request<super::EndSessions>,
         ) -> std::result::Result<tonic::Response<super::Expelled>, tonic::Status>;
-        /// Ends a leadership. The reason is recorded.
+        /// Ends a leadership: the leader is told, and the next candidate leads when it has confirmed or its lease
+        /// has ended. The reason is recorded.
         async fn depose(
             &self,
             request: tonic::Request<super::EndLeadership>,

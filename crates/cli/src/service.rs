@@ -24,7 +24,7 @@ use std::time::Duration;
 pub(crate) use attend::{Attended, Holding, Stay, attend};
 pub(crate) use child::{Child, find};
 pub use connect::ServiceArgs;
-pub(crate) use show::{age_ms, chain, label, mode, plural, text, who};
+pub(crate) use show::{age_ms, chain, label, mode, plural, tenure, text, who};
 pub(crate) use signals::Signals;
 pub(crate) use span::{span, spell};
 pub use trouble::Trouble;

@@ -67,7 +67,8 @@ impl Book {
             (Told::Elected(v1::Elected { term }), what @ What::Campaign(_)) => {
                 let What::Campaign(campaign) = &what else { unreachable!("it is a campaign") };
                 let thing = Arc::new(Term::new(campaign.election.clone(), term));
-                tracked.terms.insert(term, Led { term: thing.clone(), request: number, what });
+                let led = Led { term: thing.clone(), request: number, what, over: false };
+                tracked.terms.insert(term, led);
                 Ok(Outcome::Leads(thing))
             }
             (Told::Failed(failed), what) => {
@@ -155,7 +156,8 @@ impl Book {
         }
         let led = tracked.terms.iter().find(|(_, led)| led.request == number);
         if let Some(term) = led.map(|(&term, _)| term) {
-            tracked.terms.remove(&term).expect("it was there").term.lose(Loss::Gone);
+            // Another may not lead yet: it does as soon as this one has been given up.
+            tracked.depose(term, Loss::Gone, true);
         }
     }
 
@@ -177,6 +179,16 @@ impl Book {
 }
 
 impl Tracked {
+    /// A leadership is over. If it is to be confirmed, it is remembered until the program gives it up.
+    pub(crate) fn depose(&mut self, term: u64, loss: Loss, confirm: bool) {
+        let Some(led) = self.terms.get_mut(&term) else { return };
+        led.term.lose(loss);
+        led.over = true;
+        if !confirm {
+            self.terms.remove(&term);
+        }
+    }
+
     fn granted(&mut self, number: u64, what: What, granted: v1::Granted) -> Arc<Hold> {
         let v1::Granted { token, epochs, .. } = granted;
         let What::Acquire(acquire) = &what else { unreachable!("only who asks is granted") };

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use runtime::Runtime;
 
-use crate::{Acquire, Candidacy, Error, Loss, Options, SessionOptions, Want, view};
+use crate::{Acquire, Candidacy, Deposition, Error, Loss, Options, SessionOptions, Want, view};
 
 /// A client. Clones are the same client.
 #[derive(Clone, Debug)]
@@ -99,6 +99,11 @@ impl Client {
     /// Ends a leadership.
     pub fn depose(&self, election: &str, reason: &str) -> Result<(), Error> {
         self.runtime.run(self.inner.depose(election, reason))
+    }
+
+    /// The same, in another way.
+    pub fn depose_with(&self, election: &str, reason: &str, how: Deposition) -> Result<(), Error> {
+        self.runtime.run(self.inner.depose_with(election, reason, how))
     }
 }
 

@@ -120,6 +120,8 @@ pub(crate) struct Led {
     pub(crate) term: Arc<Term>,
     pub(crate) request: u64,
     pub(crate) what: What,
+    /// It was deposed, and is kept until the program confirms that by giving it up.
+    pub(crate) over: bool,
 }
 
 /// A request that is not answered.

@@ -70,13 +70,21 @@ impl Candidacy {
 impl Session {
     /// Waits until this session leads.
     ///
+    /// The handle's thread of control does nothing else until then, as far as the server knows, and then it
+    /// leads: if it holds a lock that the leader waits for, the leader is told that this is a deadlock. So who
+    /// stands by while it goes on with other things does so through a clone.
+    ///
     /// If the future is dropped before it is done, the session does not stand any more, and does not lead.
     pub async fn campaign(&self, candidacy: Candidacy) -> Result<Leadership, Error> {
         let Candidacy { election, rank, preempt, grace, value, timeout } = candidacy;
         let (grace_ms, timeout_ms) = (millis(grace), timeout.map(millis));
-        let campaign = v1::Campaign { election, rank, preempt, grace_ms, value, timeout_ms };
+        let (owner, waiting) = self.begin_waiting();
+        let owner = Some(owner.owner());
+        let campaign = v1::Campaign { election, rank, preempt, grace_ms, value, timeout_ms, owner };
         let limit = timeout.filter(|timeout| !timeout.is_zero());
-        match self.keep().ask_within(What::Campaign(campaign), None, limit).await? {
+        let answer = self.keep().ask_within(What::Campaign(campaign), None, limit).await;
+        drop(waiting);
+        match answer? {
             Outcome::Leads(term) => {
                 Ok(Leadership { keep: self.keep().clone(), term, spent: false })
             }
@@ -86,6 +94,11 @@ impl Session {
 }
 
 /// A leadership. When it is dropped, the session resigns.
+///
+/// One that was deposed is over at once for this program ([`is_leader`](Self::is_leader),
+/// [`lost`](Self::lost)), but not yet for others: the next candidate leads when this is dropped or
+/// [resigned](Self::resign), which confirms that the program has stopped to lead, or when its lease has
+/// ended. So it is to be dropped as soon as the program has stopped, and not before.
 #[derive(Debug)]
 #[must_use = "a leader that is dropped resigns"]
 pub struct Leadership {
@@ -121,6 +134,13 @@ impl Leadership {
         graced && self.term.loss().is_none() && self.keep.is_alive()
     }
 
+    /// For how much longer it is certain to lead, even if nothing is heard any more.
+    pub fn remaining(&self) -> Duration {
+        // In this order: a renewal that does not prolong the leadership comes after the word that it is over.
+        let remaining = self.keep.remaining();
+        if self.term.loss().is_some() { Duration::ZERO } else { remaining }
+    }
+
     /// Waits until it is over, and says why.
     pub fn lost(&self) -> impl Future<Output = Loss> + Send + 'static {
         self.term.lost()
@@ -147,13 +167,19 @@ impl Leadership {
         self.keep.ask(What::Proclaim(proclaim)).await.map(drop)
     }
 
-    /// Leads no more, and waits until the server knows. If it was over before, it says so.
+    /// Leads no more, and waits until the server knows. If it was over before, that is confirmed, and it says
+    /// so.
     pub async fn resign(mut self) -> Result<(), Error> {
         self.spent = true;
         let (keep, term) = (&self.keep, &self.term);
         let what = keep.shared().visit(|book| book.resignation_of(keep.id(), term));
         match (what, term.loss()) {
-            (Some(what), _) => keep.ask(what).await.map(drop),
+            (Some(what), None) => keep.ask(what).await.map(drop),
+            (Some(what), Some(loss)) => {
+                // Another may lead already, and then there was nothing to confirm.
+                let _ = keep.ask(what).await;
+                Err(Error::Lost(loss))
+            }
             (None, Some(loss)) if keep.is_alive() => Err(Error::Lost(loss)),
             (None, loss) => Err(Error::SessionLost(loss.unwrap_or(Loss::Gone))),
         }

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::time::Duration;
 
 use conclave_api::{Code, v1};
 use thiserror::Error;
@@ -44,6 +45,14 @@ pub enum Error {
         /// Who waits for whom, beginning with who closed the cycle.
         cycle: Vec<v1::Link>,
         /// The same in words.
+        message: String,
+    },
+    /// An operator has deposed the session, and it may not stand again yet.
+    #[error("{message}")]
+    Barred {
+        /// For how much longer.
+        left: Duration,
+        /// What people read.
         message: String,
     },
     /// An older one is in the way, or has to be let by, where that is how deadlocks are kept away. Release
@@ -138,6 +147,7 @@ impl Error {
             Self::Conflict(_) => Code::Conflict.as_str(),
             Self::TimedOut => Code::TimedOut.as_str(),
             Self::Deadlock { .. } => Code::Deadlock.as_str(),
+            Self::Barred { .. } => Code::Barred.as_str(),
             Self::GiveWay { code, .. } => code,
             Self::Refused { code, .. } | Self::Unknown { code, .. } => code,
         }
@@ -151,7 +161,7 @@ impl Error {
 
 impl From<v1::Failed> for Error {
     fn from(failed: v1::Failed) -> Self {
-        let v1::Failed { code, message, cycle } = failed;
+        let v1::Failed { code, message, cycle, retry_ms } = failed;
         match Code::parse(&code) {
             Some(Code::Unavailable) => Self::Unavailable(message),
             Some(Code::Unauthenticated) => Self::Unauthenticated(message),
@@ -161,6 +171,10 @@ impl From<v1::Failed> for Error {
             Some(Code::Conflict) => Self::Conflict(message),
             Some(Code::TimedOut) => Self::TimedOut,
             Some(Code::Deadlock) => Self::Deadlock { cycle, message },
+            Some(Code::Barred) => {
+                let left = Duration::from_millis(retry_ms.unwrap_or_default());
+                Self::Barred { left, message }
+            }
             Some(found @ (Code::Died | Code::Wounded)) => {
                 Self::GiveWay { code: found.as_str(), message }
             }
@@ -204,6 +218,7 @@ mod tests {
             code: code.to_owned(),
             message: "because".to_owned(),
             cycle: Vec::new(),
+            retry_ms: None,
         };
         let error = Error::from(failed("from-next-year"));
         assert!(matches!(error, Error::Unknown { .. }) && error.code() == "from-next-year");

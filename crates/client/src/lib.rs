@@ -80,4 +80,4 @@ pub use observe::Observation;
 pub use options::{Options, Secret, Tls};
 pub use session::{Credentials, Session, SessionOptions};
 pub use time::{ManualTime, TimeSource};
-pub use views::Origin;
+pub use views::{Deposition, Origin};

@@ -199,7 +199,16 @@ impl Book {
         let Tell { session, id, what } = tell;
         let Some(what) = what else { return };
         match (session, id, what) {
-            (_, id, Told::Alive(alive)) => self.renewed(id, &alive.gone, self.time.now()),
+            (_, id, Told::Alive(alive)) => {
+                // Before the lease is renewed, for these leaderships are not.
+                for v1::DeposedLeader { session, term, cause, .. } in alive.deposed {
+                    let cause = v1::Cause::try_from(cause).unwrap_or(v1::Cause::Preempted);
+                    if let Some(tracked) = self.sessions.get_mut(&session) {
+                        tracked.depose(term, cause.into(), true);
+                    }
+                }
+                self.renewed(id, &alive.gone, self.time.now());
+            }
             (_, id, Told::Opened(opened)) => self.opened(id, &opened),
             (0, id, Told::Failed(failed)) => {
                 self.not_renewed(id, self.time.now());
@@ -208,9 +217,9 @@ impl Book {
             (_, 0, Told::Ended(ended)) => self.ended(session, ended.cause().into()),
             (_, 0, Told::Lost(lost)) => self.lost(session, &lost),
             (_, 0, Told::Deposed(deposed)) => {
-                let tracked = self.sessions.get_mut(&session);
-                if let Some(led) = tracked.and_then(|tracked| tracked.terms.remove(&deposed.term)) {
-                    led.term.lose(deposed.cause().into());
+                if let Some(tracked) = self.sessions.get_mut(&session) {
+                    let confirm = deposed.left_ms.is_some();
+                    tracked.depose(deposed.term, deposed.cause().into(), confirm);
                 }
             }
             (_, 0, Told::Yield(please)) => {

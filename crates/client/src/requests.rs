@@ -240,6 +240,7 @@ impl Book {
         }
     }
 
+    /// What has to be asked for a leadership to be given up, or to confirm that it is over.
     pub(crate) fn resignation_of(&mut self, session: u64, term: &Term) -> Option<What> {
         let led = self.sessions.get_mut(&session)?.terms.remove(&term.number);
         led.map(|_| {
@@ -269,7 +270,8 @@ impl Book {
             // What was lost meanwhile, nobody could tell: whoever asks again for what it has is told.
             let held = tracked.holds.values().filter(|held| !held.changing);
             let held = held.map(|held| (held.request, &held.what));
-            let led = tracked.terms.values().map(|led| (led.request, &led.what));
+            let led = tracked.terms.values().filter(|led| !led.over);
+            let led = led.map(|led| (led.request, &led.what));
             for (id, what) in held.chain(led) {
                 asks.push(Ask { session, id, received, key: 0, what: Some(what.clone()) });
             }

@@ -176,7 +176,7 @@ impl Session {
 
     /// For how much longer it is certain to live, even if it is not renewed any more.
     pub fn remaining(&self) -> Duration {
-        self.keep.vital.remaining()
+        self.keep.remaining()
     }
 
     /// Waits until it is over, and says why.
@@ -264,16 +264,10 @@ impl Session {
     /// If the future is dropped before it is done, nothing comes of it: the request leaves the queue, or
     /// what it was granted is given back.
     pub async fn acquire(&self, acquire: Acquire) -> Result<Guard, Error> {
-        // A thread of control waits for one thing at a time.
-        let mut thread = match acquire.owner {
-            Some(owner) => Arc::new(Thread::new(owner)),
-            None => self.thread.clone(),
+        let (thread, waiting) = match acquire.owner {
+            Some(owner) => self.keep.begin_waiting(Arc::new(Thread::new(owner))),
+            None => self.begin_waiting(),
         };
-        let mut waiting = Waiting::begin(&thread);
-        if waiting.is_none() {
-            thread = Arc::new(self.keep.fresh_thread());
-            waiting = Waiting::begin(&thread);
-        }
         let limit = acquire.timeout.filter(|timeout| !timeout.is_zero());
         let (what, on_waiting) = acquire.into_ask(thread.owner);
         let answer = self.keep.ask_within(what, on_waiting, limit).await;
@@ -285,10 +279,31 @@ impl Session {
     }
 }
 
+impl Session {
+    /// A thread of control that may wait now: that of this handle, unless it waits already.
+    pub(crate) fn begin_waiting(&self) -> (Arc<Thread>, Option<Waiting>) {
+        self.keep.begin_waiting(self.thread.clone())
+    }
+}
+
 /// The server times a wait; if it cannot be heard, it is given so much longer.
 const GRACE: Duration = Duration::from_millis(500);
 
 impl Keep {
+    /// A thread of control waits for one thing at a time.
+    fn begin_waiting(&self, thread: Arc<Thread>) -> (Arc<Thread>, Option<Waiting>) {
+        if let Some(waiting) = Waiting::begin(&thread) {
+            return (thread, Some(waiting));
+        }
+        let thread = Arc::new(self.fresh_thread());
+        let waiting = Waiting::begin(&thread);
+        (thread, waiting)
+    }
+
+    pub(crate) fn remaining(&self) -> Duration {
+        self.vital.remaining()
+    }
+
     pub(crate) fn shared(&self) -> &Shared {
         self.handle.shared()
     }
@@ -387,6 +402,10 @@ impl Drop for Asking<'_> {
 }
 
 impl Thread {
+    pub(crate) fn owner(&self) -> u32 {
+        self.owner
+    }
+
     fn new(owner: u32) -> Self {
         Self { owner, waits: AtomicBool::new(false) }
     }

@@ -22,6 +22,16 @@ pub enum Origin {
     Address(String),
 }
 
+/// How an operator ends a leadership.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Deposition {
+    /// For how long the deposed session may not stand again in the election; a minute unless told otherwise.
+    pub barred: Option<Duration>,
+    /// The next candidate leads at once. Otherwise it does when the deposed leader has confirmed that it has
+    /// stopped, or when its lease has ended: until then it may not have heard, and believe that it leads.
+    pub at_once: bool,
+}
+
 impl Client {
     /// The locks that somebody holds or waits for whose names begin so, by name.
     pub async fn locks(&self, prefix: &str) -> Result<Vec<v1::Lock>, Error> {
@@ -115,10 +125,24 @@ impl Client {
         Ok(self.rpc().await?.expel_all(end).await?.into_inner().sessions)
     }
 
-    /// Ends a leadership. The reason is recorded.
+    /// Ends a leadership: the leader is told, and the next candidate leads when it has confirmed or its lease
+    /// has ended. The reason is recorded.
     pub async fn depose(&self, election: &str, reason: &str) -> Result<(), Error> {
+        self.depose_with(election, reason, Deposition::default()).await
+    }
+
+    /// The same, in another way.
+    pub async fn depose_with(
+        &self,
+        election: &str,
+        reason: &str,
+        how: Deposition,
+    ) -> Result<(), Error> {
+        let Deposition { barred, at_once } = how;
         let (election, reason) = (election.to_owned(), reason.to_owned());
-        self.rpc().await?.depose(v1::EndLeadership { election, reason }).await?;
+        let barred_ms = barred.map(crate::acquire::millis);
+        let end = v1::EndLeadership { election, reason, barred_ms, at_once };
+        self.rpc().await?.depose(end).await?;
         Ok(())
     }
 

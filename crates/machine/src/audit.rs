@@ -75,7 +75,7 @@ impl Machine {
         let mut origins = Origins::default();
         self.sessions.values().for_each(|session| origins.add(session));
         ensure(origins == self.origins, "origins are counted wrongly")?;
-        let yields = self.elections.values().filter_map(|it| it.leader.as_ref()?.yield_by);
+        let yields = self.elections.values().filter_map(|it| it.leader.as_ref()?.time_limit());
         let limited = self.waits.values().filter(|wait| wait.until.is_some());
         let due = self.sessions.len() + limited.count() + yields.count();
         ensure(self.due.len() == due, "something is due that is not there")
@@ -99,6 +99,8 @@ impl Machine {
                 Goal::Lead(candidacy) => {
                     let election = &self.elections[&candidacy.election];
                     ensure(election.leader.is_some(), "a candidate waits though nobody leads")?;
+                    let known = self.waiting.get(&wait.agent) == Some(arrival);
+                    ensure(known == candidacy.blocks, "a candidate is held up who is not")?;
                 }
                 Goal::Locks(_) | Goal::Upgrade(..) => {
                     ensure(self.waiting.get(&wait.agent) == Some(arrival), "a wait is unknown")?;
@@ -107,7 +109,8 @@ impl Machine {
             }
         }
         let lead = self.waits.values().filter(|wait| matches!(wait.goal, Goal::Lead(_))).count();
-        ensure(self.waiting.len() + lead == self.waits.len(), "somebody waits who does not")?;
+        let blocked = self.waits.values().filter(|wait| wait.blocks()).count();
+        ensure(self.waiting.len() == blocked, "one waits who does not")?;
         let candidates: usize = self.elections.values().map(|it| it.candidates.len()).sum();
         ensure(candidates == lead, "a candidate is not there")
     }
@@ -115,7 +118,14 @@ impl Machine {
     fn audit_policy(&self) -> Result<(), String> {
         for &agent in self.wounded.keys() {
             ensure(self.holds_anything(agent), "a wound outlives what was held")?;
-            ensure(!self.waiting.contains_key(&agent), "a wounded one waits")?;
+            let wait = self.waiting.get(&agent).map(|arrival| &self.waits[arrival].goal);
+            ensure(matches!(wait, None | Some(Goal::Lead(_))), "a wounded one waits")?;
+        }
+        if self.config.deadlocks != Policy::None {
+            let mut waits = self.waiting.values();
+            ensure(waits.all(|&arrival| self.cycle(arrival).is_none()), "a deadlock was missed")?;
+            let stands = self.waits.values().any(|it| matches!(it.goal, Goal::Lead(_)));
+            ensure(stands || self.all_stuck().is_empty(), "a deadlock was missed")?;
         }
         let edges = || {
             self.waits.values().flat_map(|wait| {
@@ -127,8 +137,7 @@ impl Machine {
             })
         };
         match self.config.deadlocks {
-            Policy::None => Ok(()),
-            Policy::Detect(_) => ensure(self.all_stuck().is_empty(), "a deadlock was missed"),
+            Policy::None | Policy::Detect(_) => Ok(()),
             Policy::WaitDie => {
                 ensure(edges().all(|(one, other)| one < other), "a younger one waits for an older")
             }

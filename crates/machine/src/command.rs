@@ -82,12 +82,17 @@ pub enum Command {
         /// Why.
         reason: Name,
     },
-    /// An operator ends somebody's leadership.
+    /// An operator ends a leadership: the leader is told, and the next candidate leads when it has
+    /// confirmed or its lease has ended.
     Depose {
         /// Of which election.
         election: Name,
         /// Why.
         reason: Name,
+        /// For how long the deposed session may not stand again in this election.
+        barred: Duration,
+        /// The next candidate leads at once, although the deposed leader may not have heard of it.
+        at_once: bool,
     },
 }
 
@@ -293,4 +298,7 @@ pub struct Campaign {
     pub value: Vec<u8>,
     /// For how long it may take.
     pub patience: Patience,
+    /// The thread of control that does nothing else until it leads, and then leads. Without one the
+    /// candidate is a stand-by, which holds up nothing, and is in no deadlock.
+    pub owner: Option<Owner>,
 }

@@ -2,8 +2,10 @@
 //! does take over.
 //!
 //! A leader that is to yield to a better one is told so, and has the grace period that it asked for
-//! when it stood to stop what it does and resign. Only then is it deposed, so that a program that
-//! keeps its word never leads beside another.
+//! when it stood to stop what it does and resign. Then it is deposed: it is told that, too, and renewals of
+//! its session prolong this leadership no more. But it may not hear any of it, and its lease, as it stood
+//! when it was deposed, lets it believe that it leads. So another leads when the deposed one has resigned,
+//! which confirms it, or when that lease has ended; never before.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
@@ -13,11 +15,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::Arrival;
 use crate::machine::{Due, Machine, fits, within};
+use crate::mutation::Mutation;
 use crate::view::Forced;
 use crate::waits::{Candidacy, Goal};
 use crate::{
-    Agent, Campaign, Cause, Error, Event, Leadership, Name, Owner, Patience, Reply, RequestId,
-    Scarce, SessionId, Span, Time, Token,
+    Agent, Campaign, Cause, Deposed, Error, Event, Leadership, Name, Owner, Patience, Reply,
+    RequestId, Scarce, SessionId, Span, Time, Token,
 };
 
 /// An election that somebody leads or wants to.
@@ -28,7 +31,7 @@ pub(crate) struct Election {
     pub(crate) candidates: BTreeSet<(Reverse<i64>, Arrival)>,
 }
 
-/// Who leads.
+/// The leader of an election.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Leader {
     pub(crate) session: SessionId,
@@ -38,8 +41,33 @@ pub(crate) struct Leader {
     pub(crate) value: Vec<u8>,
     pub(crate) term: Token,
     pub(crate) since: Time,
+    /// The thread of control that leads, if it does nothing else.
+    pub(crate) owner: Option<Owner>,
     /// If it was asked to yield: when it is going to be deposed.
     pub(crate) yield_by: Option<Time>,
+    /// If it was deposed: why, and when its lease ends.
+    pub(crate) deposed: Option<(Cause, Time)>,
+}
+
+impl Leader {
+    fn came_by(&self, session: SessionId, request: RequestId) -> bool {
+        self.session == session && self.request == request
+    }
+
+    /// When something is going to happen to it by itself.
+    pub(crate) fn time_limit(&self) -> Option<Time> {
+        self.deposed.map(|(_, until)| until).or(self.yield_by)
+    }
+
+    /// By which it is known.
+    pub(crate) fn known_agent(&self) -> Agent {
+        Agent { session: self.session, owner: self.owner.unwrap_or_default() }
+    }
+
+    /// The thread of control that leads, if it does nothing else.
+    pub(crate) fn agent(&self) -> Option<Agent> {
+        self.owner.map(|owner| Agent { session: self.session, owner })
+    }
 }
 
 impl Election {
@@ -51,10 +79,10 @@ impl Election {
         self.candidates.remove(&(Reverse(candidacy.rank), arrival));
     }
 
-    /// The term of this session's leadership, if it came by this request.
+    /// The term of this session's leadership, if it came by this request and is not over.
     pub(crate) fn term_of(&self, session: SessionId, request: RequestId) -> Option<Token> {
-        let leader = self.leader.as_ref()?;
-        (leader.session == session && leader.request == request).then_some(leader.term)
+        let leader = self.leader.as_ref().filter(|leader| leader.deposed.is_none())?;
+        leader.came_by(session, request).then_some(leader.term)
     }
 }
 
@@ -65,7 +93,7 @@ impl Machine {
         request: RequestId,
         campaign: &Campaign,
     ) -> Result<Reply, Error> {
-        let Campaign { election: name, rank, preempt, grace, value, patience } = campaign;
+        let Campaign { election: name, rank, preempt, grace, value, patience, owner } = campaign;
         let limits = &self.config.limits;
         self.check_name(name)?;
         fits(value.len(), limits.value_bytes, Scarce::ValueBytes)?;
@@ -76,17 +104,24 @@ impl Machine {
                 most: limits.longest_grace,
             });
         }
+        let agent = Agent { session, owner: owner.unwrap_or_default() };
+        let blocks = owner.is_some();
+        if blocks && self.waiting.contains_key(&agent) {
+            return Err(Error::Busy);
+        }
+        self.check_bar(session, name)?;
         let candidacy = Candidacy {
             election: name.clone(),
             rank: *rank,
             preempt: *preempt,
             grace: *grace,
             value: value.clone(),
+            blocks,
         };
         let Some(election) = self.elections.get(name) else {
             self.check_names(1)?;
             self.elections.insert(name.clone(), Election::default());
-            let term = self.elect(session, request, candidacy);
+            let term = self.elect(agent, request, candidacy);
             return Ok(Reply::Elected { term });
         };
         let leader = election.leader.as_ref().expect("an election that is wanted has a leader");
@@ -94,13 +129,12 @@ impl Machine {
         if leader.session == session || election.candidates.iter().any(stands) {
             return Err(Error::AlreadyCandidate(name.clone()));
         }
-        let at_once = *preempt && *rank > leader.rank && leader.grace.is_zero();
-        if !at_once && matches!(patience, Patience::Try | Patience::For(Duration::ZERO)) {
+        // Even a leader that needs no time to yield has to confirm that it has.
+        if matches!(patience, Patience::Try | Patience::For(Duration::ZERO)) {
             return Err(Error::Conflict(name.clone()));
         }
         let candidates = election.candidates.len();
         within(candidates, limits.waiters_per_lock, Scarce::WaitersPerLock)?;
-        let agent = Agent { session, owner: Owner(0) };
         self.check_room(agent, [])?;
         let better = *preempt && *rank > leader.rank;
         if better {
@@ -109,35 +143,75 @@ impl Machine {
         self.wait(agent, request, *patience, Goal::Lead(Box::new(candidacy)))
     }
 
+    /// Whether an operator has deposed the session there a short while ago.
+    fn check_bar(&self, session: SessionId, name: &Name) -> Result<(), Error> {
+        let clock = self.now;
+        let barred = &self.sessions[&session].barred;
+        let until = barred.iter().find(|(election, until)| election == name && *until > clock);
+        match until {
+            None => Ok(()),
+            Some((_, until)) => {
+                Err(Error::Barred { election: name.clone(), left: until.since(clock) })
+            }
+        }
+    }
+
     /// Tells a leader to resign, and deposes it if it needs no time for that.
     fn ask_to_yield(&mut self, name: &Name) {
         let now = self.now;
         let leader = self.elections.get_mut(name).and_then(|election| election.leader.as_mut());
         let leader = leader.expect("a leader is asked to yield");
-        if leader.grace.is_zero() {
-            self.vacate(name, Some(Cause::Preempted));
-        } else if leader.yield_by.is_none() {
-            let by = now + leader.grace;
-            leader.yield_by = Some(by);
-            self.due.insert((by, Due::Yield(name.clone())));
-            let (session, term) = (leader.session, leader.term);
-            self.turn.events.push(Event::Yield { election: name.clone(), session, term, by });
+        if leader.time_limit().is_some() {
+            return;
         }
+        if leader.grace.is_zero() {
+            return self.oust(name, Cause::Preempted);
+        }
+        let by = now + leader.grace;
+        leader.yield_by = Some(by);
+        self.due.insert((by, Due::Yield(name.clone())));
+        let (session, term) = (leader.session, leader.term);
+        self.turn.events.push(Event::Yield { election: name.clone(), session, term, by });
     }
 
-    /// The leader was asked to yield and had time enough: it is deposed, if anybody still wants it.
-    pub(crate) fn grace_is_over(&mut self, name: &Name) {
+    /// Deposes a leader: tells it, and lets another lead when it has confirmed, or when the lease that it
+    /// has now ends.
+    fn oust(&mut self, name: &Name, cause: Cause) {
+        if self.is_mutated(Mutation::DeposedAtOnce) {
+            return self.vacate(name, Some(cause));
+        }
+        let leader = self.elections.get_mut(name).and_then(|election| election.leader.as_mut());
+        let leader = leader.expect("a leader is deposed");
+        if leader.deposed.is_some() {
+            return;
+        }
+        if let Some(by) = leader.yield_by.take() {
+            self.due.remove(&(by, Due::Yield(name.clone())));
+        }
+        let until = self.sessions[&leader.session].deadline;
+        leader.deposed = Some((cause, until));
+        self.due.insert((until, Due::Yield(name.clone())));
+        let (session, term, until) = (leader.session, leader.term, Some(until));
+        let deposed = Deposed { election: name.clone(), session, term, cause, until };
+        self.turn.events.push(Event::Deposed(deposed));
+    }
+
+    /// A leader that was asked to yield had time enough, or the lease of a deposed one has ended.
+    pub(crate) fn time_is_up(&mut self, name: &Name) {
         let Some(election) = self.elections.get_mut(name) else { return };
         let Some(leader) = &mut election.leader else { return };
+        if leader.deposed.is_some() {
+            return self.vacate(name, None);
+        }
         leader.yield_by = None;
         let rank = leader.rank;
         if self.is_preempted(&self.elections[name], rank) {
-            self.vacate(name, Some(Cause::Preempted));
+            self.oust(name, Cause::Preempted);
         }
     }
 
     /// Whether a leader of this rank has to make way for a candidate.
-    fn is_preempted(&self, election: &Election, rank: i64) -> bool {
+    pub(crate) fn is_preempted(&self, election: &Election, rank: i64) -> bool {
         let mut better = election.candidates.iter().take_while(|(other, _)| other.0 > rank);
         better.any(|(_, arrival)| match &self.waits[arrival].goal {
             Goal::Lead(candidacy) => candidacy.preempt,
@@ -145,8 +219,8 @@ impl Machine {
         })
     }
 
-    /// What a session leads and has been asked to yield to somebody who still wants it: the election, the
-    /// term, and when it is going to be deposed.
+    /// What a session leads and has been asked to yield to a candidate that still wants it: the election,
+    /// the term, and when it is going to be deposed.
     pub fn asked_to_yield(&self, session: SessionId) -> impl Iterator<Item = (&Name, Token, Time)> {
         let leads = self.sessions.get(&session).map(|session| session.leads.as_slice());
         leads.unwrap_or_default().iter().filter_map(|name| {
@@ -157,28 +231,54 @@ impl Machine {
         })
     }
 
-    /// Nobody leads any more; whoever led is told why if it did not ask for that.
+    /// The leaderships of a session that were deposed, while nobody else leads instead.
+    pub fn deposed(&self, session: SessionId) -> Vec<Deposed> {
+        let leads = self.sessions.get(&session).map(|session| session.leads.as_slice());
+        let deposed = leads.unwrap_or_default().iter().filter_map(|name| {
+            let leader = self.elections.get(name)?.leader.as_ref()?;
+            let (cause, until) = leader.deposed?;
+            let (election, term, until) = (name.clone(), leader.term, Some(until));
+            Some(Deposed { election, session, term, cause, until })
+        });
+        let mut deposed: Vec<Deposed> = deposed.collect();
+        deposed.sort_unstable_by(|one, other| one.election.cmp(&other.election));
+        if self.is_mutated(Mutation::SilentRenewals) { Vec::new() } else { deposed }
+    }
+
+    /// The leadership ends; the leader is told why if it did not ask for that.
     pub(crate) fn vacate(&mut self, name: &Name, cause: Option<Cause>) {
         let election = self.elections.get_mut(name).expect("somebody leads it");
         let leader = election.leader.take().expect("somebody leads it");
-        if let Some(by) = leader.yield_by {
-            self.due.remove(&(by, Due::Yield(name.clone())));
+        if let Some(time) = leader.time_limit() {
+            self.due.remove(&(time, Due::Yield(name.clone())));
         }
         let session = self.sessions.get_mut(&leader.session).expect("who leads has a session");
         session.leads.retain(|led| led != name);
         self.turn.vacant.insert(name.clone());
         if let Some(cause) = cause {
             let Leader { session, term, .. } = leader;
-            self.turn.events.push(Event::Deposed { election: name.clone(), session, term, cause });
+            let deposed = Deposed { election: name.clone(), session, term, cause, until: None };
+            self.turn.events.push(Event::Deposed(deposed));
         }
     }
 
-    /// Lets somebody lead.
-    fn elect(&mut self, session: SessionId, request: RequestId, candidacy: Candidacy) -> Token {
-        let Candidacy { election: name, rank, grace, value, .. } = candidacy;
+    /// Lets a candidate lead.
+    fn elect(&mut self, agent: Agent, request: RequestId, candidacy: Candidacy) -> Token {
+        let Candidacy { election: name, rank, grace, value, blocks, .. } = candidacy;
+        let Agent { session, owner } = agent;
         let term = self.next_token();
-        let leader =
-            Leader { session, request, rank, grace, value, term, since: self.now, yield_by: None };
+        let leader = Leader {
+            session,
+            request,
+            rank,
+            grace,
+            value,
+            term,
+            since: self.now,
+            owner: blocks.then_some(owner),
+            yield_by: None,
+            deposed: None,
+        };
         let election = self.elections.get_mut(&name).expect("it was called");
         election.leader = Some(leader);
         let session = self.sessions.get_mut(&session).expect("who stands has a session");
@@ -213,7 +313,7 @@ impl Machine {
             let wait = self.withdraw(arrival);
             let Goal::Lead(candidacy) = &wait.goal else { unreachable!("candidates want to lead") };
             let candidacy = (**candidacy).clone();
-            let term = self.elect(wait.agent.session, wait.request, candidacy);
+            let term = self.elect(wait.agent, wait.request, candidacy);
             self.answer(&wait, Ok(Reply::Elected { term }));
         }
     }
@@ -226,7 +326,11 @@ impl Machine {
         value: &[u8],
     ) -> Result<Reply, Error> {
         fits(value.len(), self.config.limits.value_bytes, Scarce::ValueBytes)?;
-        self.leads(session, name, term)?.value = value.to_vec();
+        let leader = self.leads(session, name, term)?;
+        if leader.deposed.is_some() {
+            return Err(Error::NotLeader(name.clone()));
+        }
+        leader.value = value.to_vec();
         self.announce(name);
         Ok(Reply::Done)
     }
@@ -245,21 +349,49 @@ impl Machine {
     /// Gives up the leadership that came by this request, if it is still there.
     pub(crate) fn resign_of(&mut self, session: SessionId, request: RequestId) {
         let led = &self.sessions[&session].leads;
-        let won = |name: &&Name| self.elections[*name].term_of(session, request).is_some();
+        let won = |name: &&Name| {
+            let leader = self.elections[*name].leader.as_ref();
+            leader.is_some_and(|leader| leader.came_by(session, request))
+        };
         if let Some(name) = led.iter().find(won).cloned() {
             self.vacate(&name, None);
         }
     }
 
-    pub(crate) fn depose(&mut self, name: &Name, reason: Name) -> Result<Reply, Error> {
+    pub(crate) fn depose(
+        &mut self,
+        name: &Name,
+        reason: Name,
+        barred: Duration,
+        at_once: bool,
+    ) -> Result<Reply, Error> {
         self.check_label(&reason)?;
+        if barred > self.config.limits.longest_ttl {
+            let (least, most) = (Duration::ZERO, self.config.limits.longest_ttl);
+            return Err(Error::BadSpan { what: Span::Barred, least, most });
+        }
         let leader = self.elections.get(name).and_then(|election| election.leader.as_ref());
         let leader = leader.ok_or_else(|| Error::Free(name.clone()))?;
-        let agent = Agent { session: leader.session, owner: Owner(0) };
+        let agent = leader.known_agent();
         let (at, name, token) = (self.now, name.clone(), leader.term);
         self.record(Forced { at, name: name.clone(), agent, token, reason });
-        self.vacate(&name, Some(Cause::Forced));
+        self.bar(agent.session, &name, barred);
+        if at_once {
+            self.vacate(&name, Some(Cause::Forced));
+        } else {
+            self.oust(&name, Cause::Forced);
+        }
         Ok(Reply::Done)
+    }
+
+    /// A session may not stand in an election for so long.
+    fn bar(&mut self, session: SessionId, name: &Name, span: Duration) {
+        let clock = self.now;
+        let session = self.sessions.get_mut(&session).expect("who leads has a session");
+        session.barred.retain(|(election, until)| election != name && *until > clock);
+        if !span.is_zero() {
+            session.barred.push((name.clone(), clock + span));
+        }
     }
 
     fn leads(

@@ -131,6 +131,17 @@ pub enum Error {
     /// The session stands in this election already.
     #[error("the session is a candidate of {0} already")]
     AlreadyCandidate(Name),
+    /// An operator has deposed the session, and it may not stand again yet.
+    #[error(
+        "an operator deposed the session in {election}; it may stand again in {} ms",
+        left.as_millis()
+    )]
+    Barred {
+        /// In which election.
+        election: Name,
+        /// For how much longer.
+        left: Duration,
+    },
     /// The session does not lead, or not with this term.
     #[error("the session does not lead {0} with this term")]
     NotLeader(Name),
@@ -149,6 +160,8 @@ pub enum Span {
     TimeToLive,
     /// The time that a leader may take to yield.
     Grace,
+    /// The time for which a deposed session may not stand again.
+    Barred,
 }
 
 impl fmt::Display for Span {
@@ -156,6 +169,7 @@ impl fmt::Display for Span {
         f.write_str(match self {
             Self::TimeToLive => "time-to-live",
             Self::Grace => "grace period",
+            Self::Barred => "time for which a deposed session may not stand again",
         })
     }
 }
@@ -169,13 +183,15 @@ impl fmt::Display for Millis<'_> {
     }
 }
 
-/// Part of a cycle: somebody waits for a lock that the next in the cycle has, or gets first.
+/// Part of a cycle: one waits for a lock or a leadership that the next in the cycle has, or gets first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
     /// Who waits.
     pub waiter: Agent,
-    /// For which lock.
+    /// For which lock, or to lead which election.
     pub lock: Name,
+    /// Whether that is an election.
+    pub election: bool,
 }
 
 /// A cycle in words.
@@ -184,9 +200,10 @@ struct Chain<'a>(&'a [Link]);
 impl fmt::Display for Chain<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let next = self.0.iter().cycle().skip(1);
-        for (i, (Link { waiter, lock }, next)) in self.0.iter().zip(next).enumerate() {
+        for (i, (Link { waiter, lock, election }, next)) in self.0.iter().zip(next).enumerate() {
             let comma = if i > 0 { ", " } else { "" };
-            write!(f, "{comma}{waiter} waits for {lock} because of {}", next.waiter)?;
+            let what = if *election { "to lead" } else { "for" };
+            write!(f, "{comma}{waiter} waits {what} {lock} because of {}", next.waiter)?;
         }
         Ok(())
     }
@@ -200,7 +217,7 @@ mod tests {
     #[test]
     fn a_deadlock_is_told_link_by_link() {
         let agent = |n| Agent { session: SessionId(n), owner: Owner(0) };
-        let link = |n, lock: &str| Link { waiter: agent(n), lock: lock.into() };
+        let link = |n, lock: &str| Link { waiter: agent(n), lock: lock.into(), election: false };
         let error = Error::Deadlock { cycle: vec![link(2, "a"), link(1, "b")] };
         assert_eq!(
             error.to_string(),

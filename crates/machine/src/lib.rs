@@ -77,7 +77,8 @@
 //!    ended is in no queue, so nothing is granted to it.
 //! 5. A wait that would close a cycle is answered as the [`Policy`] says.
 //! 6. The best candidate of an election leads. A leader that has to yield to a better one is asked, and
-//!    has the time it said it needs.
+//!    has the time it said it needs. Then it is deposed: it is told so, renewals prolong this leadership no
+//!    more, and another leads when it has confirmed or its lease has ended, and not before.
 //! 7. A request has a number; made again, it is answered again and not carried out twice. So a client that
 //!    lost a connection may repeat whatever it has no answer to. One without a number is allotted one, of a range
 //!    of its own; it cannot be repeated, so what it was granted is undone if its client hangs up.
@@ -123,10 +124,10 @@ pub use limits::{Config, Limits, Policy, Scarce, Victim};
 pub use lock::Kind;
 pub use machine::Machine;
 pub use record::LEVEL;
-pub use reply::{Cause, Event, Leadership, Reply};
+pub use reply::{Cause, Deposed, Event, Leadership, Reply};
 pub use snapshot::{BadSnapshot, Snapshot};
 pub use time::Time;
 pub use view::{
-    Counts, Edge, ElectionView, Forced, HolderView, LockView, SessionView, WaiterView, Wants, Who,
-    Why,
+    Counts, Edge, ElectionView, Forced, HolderView, LockView, SessionView, Tenure, WaiterView,
+    Wants, Who, Why,
 };

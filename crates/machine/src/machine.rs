@@ -35,8 +35,8 @@ pub struct Machine {
     pub(crate) locks: Slab<Lock>,
     pub(crate) holds: Slab<Hold>,
     pub(crate) waits: BTreeMap<Arrival, Wait>,
-    /// Who waits for a lock, and by what. Candidates of elections are not here: they are not held
-    /// up.
+    /// Who waits for a lock or to lead, and by what. Candidates that are mere stand-bys are not here: they
+    /// are not held up.
     pub(crate) waiting: BTreeMap<Agent, Arrival>,
     /// Who is in the way of somebody older, under wound-wait, and of whom.
     pub(crate) wounded: BTreeMap<Agent, Agent>,
@@ -56,7 +56,8 @@ pub(crate) enum Due {
     Session(SessionId),
     /// A wait is over.
     Wait(Arrival),
-    /// A leader that was asked to yield is deposed.
+    /// A leader has had the time to yield that it asked for, or the lease of one that was deposed has
+    /// ended.
     Yield(Name),
 }
 
@@ -72,6 +73,9 @@ pub(crate) struct Turn {
     pub(crate) looked_at: Vec<LockId>,
     /// Elections that may have no leader.
     pub(crate) vacant: BTreeSet<Name>,
+    /// Elections that a candidate has left before which the leader was to yield: who waits for the leader
+    /// may now wait for ever.
+    pub(crate) kept: BTreeSet<Name>,
     /// The wait that the command itself has begun: what comes of it within the command is the
     /// reply.
     pub(crate) asking: Option<Arrival>,
@@ -159,6 +163,7 @@ impl Machine {
             }
         };
         self.settle();
+        self.look_at_kept();
         events.append(&mut self.turn.events);
         reply
     }
@@ -172,8 +177,9 @@ impl Machine {
             }
             Command::Open(open) => self.open(open),
             Command::KeepAlive { mut sessions } => {
+                let deposed = sessions.iter().flat_map(|&session| self.deposed(session)).collect();
                 sessions.retain(|&session| !self.keep_alive(session));
-                Ok(Reply::Alive { gone: sessions })
+                Ok(Reply::Alive { gone: sessions, deposed })
             }
             Command::Close { session } => {
                 self.known(session)?;
@@ -201,7 +207,9 @@ impl Machine {
             Command::ForceRelease { lock, token, reason } => {
                 self.force_release(&lock, token, reason)
             }
-            Command::Depose { election, reason } => self.depose(&election, reason),
+            Command::Depose { election, reason, barred, at_once } => {
+                self.depose(&election, reason, barred, at_once)
+            }
         }
     }
 
@@ -235,6 +243,7 @@ impl Machine {
             waits: Vec::new(),
             pending: 0,
             leads: Vec::new(),
+            barred: Vec::new(),
             replies: Replies::default(),
             allotted: Replies::default(),
             next_allotted: RequestId::ALLOTTED,
@@ -334,9 +343,10 @@ impl Machine {
             }
         }
         for election in yielding {
-            self.grace_is_over(&election);
+            self.time_is_up(&election);
         }
         self.settle();
+        self.look_at_kept();
     }
 
     /// Ends a session: first its waits, then what it holds. Nothing is granted yet.

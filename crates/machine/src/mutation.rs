@@ -29,4 +29,12 @@ pub(crate) enum Mutation {
     OpenedTwice,
     /// A wounded one may wait.
     WoundsHeal,
+    /// Another leads as soon as a leader is deposed, whatever its lease lets it believe.
+    DeposedAtOnce,
+    /// The answer to a renewal does not say which leaderships it does not prolong.
+    SilentRenewals,
+    /// Candidates are not taken to wait for who leads.
+    CandidatesIgnored,
+    /// When the candidate has gone for which a leader was to yield, deadlocks are not looked for.
+    StayingIgnored,
 }

@@ -14,8 +14,8 @@ use crate::snapshot::{GoalRecord, HoldRecord, LockRecord, SessionRecord, WaitRec
 use crate::view::Forced;
 use crate::waits::Candidacy;
 use crate::{
-    Acquire, Agent, Call, CallId, Campaign, Command, Config, Error, KeyDigest, Kind, Limits, Link,
-    Mode, Name, NodeId, Open, Origin, Owner, Patience, Policy, RequestId, Scarce, SessionId,
+    Acquire, Agent, Call, CallId, Campaign, Cause, Command, Config, Error, KeyDigest, Kind, Limits,
+    Link, Mode, Name, NodeId, Open, Origin, Owner, Patience, Policy, RequestId, Scarce, SessionId,
     Snapshot, Span, Time, Token, Via, Victim, Want,
 };
 
@@ -86,7 +86,7 @@ choice!(Command;
         7 Expel { 1 session, 2 reason },
         8 Request { 1 session, 2 request, 3 received, 4 call, 5 via },
         9 ForceRelease { 1 lock, 2 token, 3 reason },
-        10 Depose { 1 election, 2 reason },
+        10 Depose { 1 election, 2 reason, 3 barred, 4 at_once },
         11 NodeStarted { 1 node },
         12 ExpelAll { 1 origin, 2 reason },
         13 HangUp { 1 session, 2 request, 3 call },
@@ -123,7 +123,7 @@ choice!(Mode;
 
 choice!(Patience; unit { 1 Try, 3 Forever } one { 2 For } fields {});
 
-record!(Campaign { 1 election, 2 rank, 3 preempt, 4 grace, 5 value, 6 patience });
+record!(Campaign { 1 election, 2 rank, 3 preempt, 4 grace, 5 value, 6 patience, 7 owner });
 
 record!(Config { 1 deadlocks, 2 limits });
 choice!(Policy; unit { 1 None, 3 WaitDie, 4 WoundWait } one { 2 Detect } fields {});
@@ -141,7 +141,7 @@ record!(Snapshot {
 });
 record!(SessionRecord {
     1 id, 2 name, 3 host, 4 ttl, 5 priority, 6 key, 7 opened, 8 deadline, 9 replies, 10 opened_by, 11 address,
-    12 allotted, 13 next_allotted,
+    12 allotted, 13 next_allotted, 14 barred,
 });
 record!(LockRecord { 1 name, 2 kind, 3 epoch, 4 holds });
 record!(HoldRecord { 1 agent, 2 mode, 3 depth, 4 token, 5 since, 6 request, 7 by });
@@ -151,11 +151,16 @@ choice!(GoalRecord;
     one { 1 Locks, 3 Lead }
     fields { 2 Upgrade { 1 lock, 2 token } }
 );
-record!(Candidacy { 1 election, 2 rank, 3 preempt, 4 grace, 5 value });
-record!(Leader { 1 session, 2 term, 3 request, 4 rank, 5 value, 6 grace, 7 since, 8 yield_by });
+record!(Candidacy { 1 election, 2 rank, 3 preempt, 4 grace, 5 value, 6 blocks });
+record!(Leader {
+    1 session, 2 term, 3 request, 4 rank, 5 value, 6 grace, 7 since, 8 yield_by, 9 owner, 10 deposed,
+});
+codes!(Cause {
+    1 Released, 2 HandedOver, 3 Cancelled, 4 Closed, 5 Expired, 6 Expelled, 7 Forced, 8 Preempted,
+});
 record!(Forced { 1 at, 2 name, 3 agent, 4 token, 5 reason });
 record!(Agent { 1 session, 2 owner });
-record!(Link { 1 waiter, 2 lock });
+record!(Link { 1 waiter, 2 lock, 3 election });
 codes!(By { 1 Acquire, 2 Upgrade, 3 Downgrade });
 choice!(Kind; unit { 1 ReadWrite } one { 2 Permits } fields {});
 
@@ -184,9 +189,10 @@ choice!(Error;
         25 Deadlock { 1 cycle },
         26 Died { 1 lock, 2 elder },
         27 Wounded { 1 by },
+        33 Barred { 1 election, 2 left },
     }
 );
-codes!(Span { 1 TimeToLive, 2 Grace });
+codes!(Span { 1 TimeToLive, 2 Grace, 3 Barred });
 codes!(Scarce {
     1 NameBytes, 2 LabelBytes, 3 ValueBytes, 4 Sessions, 5 Names, 6 LocksPerSession, 7 WaitsPerSession,
     8 WaitersPerLock, 9 LocksPerRequest, 10 Permits, 11 Depth, 12 SessionsPerToken, 13 SessionsPerAddress,

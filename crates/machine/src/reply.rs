@@ -16,6 +16,8 @@ pub enum Reply {
     Alive {
         /// Those that are no more.
         gone: Vec<SessionId>,
+        /// Leaderships of the others that this renewal does not prolong, since they were deposed.
+        deposed: Vec<Deposed>,
     },
     /// So many sessions have ended.
     Expelled {
@@ -121,16 +123,23 @@ pub enum Event {
         by: Time,
     },
     /// A leader leads no more, and did not ask for that.
-    Deposed {
-        /// Of which election.
-        election: Name,
-        /// Who.
-        session: SessionId,
-        /// The token that its leadership had.
-        term: Token,
-        /// Why.
-        cause: Cause,
-    },
+    Deposed(Deposed),
+}
+
+/// A leadership that is over, or is as soon as the leader has confirmed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deposed {
+    /// Of which election.
+    pub election: Name,
+    /// Whose.
+    pub session: SessionId,
+    /// Its token.
+    pub term: Token,
+    /// Why.
+    pub cause: Cause,
+    /// When another leads even if this one does not confirm: the end of its lease. Nothing if its
+    /// leadership is over already.
+    pub until: Option<Time>,
 }
 
 /// A leadership, as others see it.

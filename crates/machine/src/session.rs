@@ -28,6 +28,8 @@ pub(crate) struct Session {
     pub(crate) pending: usize,
     /// The elections that it leads.
     pub(crate) leads: Vec<Name>,
+    /// The elections in which an operator deposed it, and until when it may not stand there again.
+    pub(crate) barred: Vec<(Name, Time)>,
     /// The answers to requests that the client numbered.
     pub(crate) replies: Replies,
     /// The answers to those that came without a number. They are kept apart: their numbers are far

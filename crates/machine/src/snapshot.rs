@@ -52,6 +52,7 @@ pub(crate) struct SessionRecord {
     pub(crate) address: Name,
     pub(crate) opened: Time,
     pub(crate) deadline: Time,
+    pub(crate) barred: Vec<(Name, Time)>,
     pub(crate) replies: Replies,
     pub(crate) allotted: Replies,
     pub(crate) next_allotted: RequestId,
@@ -138,6 +139,7 @@ impl Machine {
             address: session.address.clone(),
             opened: session.opened,
             deadline: session.deadline,
+            barred: session.barred.clone(),
             replies: session.replies.clone(),
             allotted: session.allotted.clone(),
             next_allotted: session.next_allotted,
@@ -239,7 +241,7 @@ impl Machine {
             let session = self.sessions.get_mut(&leader.session);
             let session = session.ok_or(BadSnapshot::Contradiction("a leader has no session"))?;
             session.leads.push(name.clone());
-            if let Some(by) = leader.yield_by {
+            if let Some(by) = leader.time_limit() {
                 self.due.insert((by, Due::Yield(name.clone())));
             }
         }
@@ -290,6 +292,7 @@ impl SessionRecord {
             address,
             opened,
             deadline,
+            barred,
             replies,
             allotted,
             next_allotted,
@@ -308,6 +311,7 @@ impl SessionRecord {
             waits: Vec::new(),
             pending: 0,
             leads: Vec::new(),
+            barred,
             replies,
             allotted,
             next_allotted,

@@ -12,7 +12,8 @@ use crate::machine::Machine;
 use crate::session::Session;
 use crate::waits::{Goal, Wait};
 use crate::{
-    Agent, KeyDigest, Kind, Leadership, Link, Mode, Name, RequestId, Scarce, SessionId, Time, Token,
+    Agent, Cause, KeyDigest, Kind, Leadership, Link, Mode, Name, RequestId, Scarce, SessionId,
+    Time, Token,
 };
 
 /// A lock that somebody holds or wants.
@@ -125,15 +126,38 @@ pub struct ElectionView {
     pub leader: Option<Leadership>,
     /// Who that is, for people, and since when.
     pub who: Option<(Who, Time)>,
+    /// Whether the leader leads on.
+    pub tenure: Tenure,
     /// Who else would, the best first.
     pub candidates: Vec<WaiterView>,
 }
 
-/// Why a lock cannot be had.
+/// Whether a leader leads on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Tenure {
+    /// It does.
+    Unquestioned,
+    /// It was asked to yield.
+    Yields {
+        /// For how much longer it may take.
+        left: Duration,
+    },
+    /// It was deposed, and has not confirmed that.
+    Deposed {
+        /// Why.
+        cause: Cause,
+        /// For how much longer its lease lasts.
+        left: Duration,
+    },
+}
+
+/// Why a lock cannot be had, or an election not be led.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Why {
-    /// Who holds it and who waits for it.
-    pub lock: LockView,
+    /// Who holds the lock of this name, and who waits for it.
+    pub lock: Option<LockView>,
+    /// Who leads the election of this name, and who stands in it.
+    pub election: Option<ElectionView>,
     /// What its holders and waiters wait for, and what those wait for, and so on.
     pub waits: Vec<Edge>,
     /// The deadlock that its waiters are in, if they are.
@@ -142,16 +166,18 @@ pub struct Why {
     pub forced: Vec<Forced>,
 }
 
-/// Somebody waits for somebody.
+/// One waits for another.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Edge {
     /// Who waits.
     pub waiter: Agent,
-    /// For which lock.
+    /// For which lock, or to lead which election.
     pub lock: Name,
+    /// Whether that is an election.
+    pub election: bool,
     /// For whom.
     pub on: Agent,
-    /// Whether that one holds the lock, or is before it in the queue.
+    /// Whether that one holds the lock or leads, or is only before it in the queue.
     pub holds: bool,
 }
 
@@ -221,15 +247,27 @@ impl Machine {
         Some(self.view_election(name, election))
     }
 
-    /// Why a lock cannot be had: who holds it, who waits, what they wait for, and the deadlock if
-    /// there is one.
+    /// Why a lock cannot be had or an election not be led: who has it, who waits, what they wait for, and
+    /// the deadlock if there is one. Nothing if it is neither held nor led.
     pub fn why(&self, name: &str) -> Option<Why> {
-        let &id = self.names.get(name)?;
-        let lock = self.view_lock(&self.locks[id]);
-        let cycle = self.deadlock_at(id);
+        let id = self.names.get(name).copied();
+        let lock = id.map(|id| self.view_lock(&self.locks[id]));
+        let election = self.election(name);
+        if lock.is_none() && election.is_none() {
+            return None;
+        }
+        let stands = self.elections.get(name).map(|election| election.candidates.iter());
+        let stands = stands.into_iter().flatten().map(|&(_, arrival)| arrival);
+        let cycle = id.and_then(|id| self.deadlock_at(id)).or_else(|| self.deadlock_of(stands));
         let mut agents: Vec<Agent> = Vec::new();
-        agents.extend(lock.waiters.iter().map(|waiter| waiter.who.agent));
-        agents.extend(lock.holders.iter().map(|holder| holder.who.agent));
+        if let Some(lock) = &lock {
+            agents.extend(lock.waiters.iter().map(|waiter| waiter.who.agent));
+            agents.extend(lock.holders.iter().map(|holder| holder.who.agent));
+        }
+        if let Some(election) = &election {
+            agents.extend(election.candidates.iter().map(|candidate| candidate.who.agent));
+            agents.extend(election.who.iter().map(|(who, _)| who.agent));
+        }
         let mut seen: std::collections::BTreeSet<Agent> = agents.iter().copied().collect();
         let mut waits = Vec::new();
         while let Some(agent) = agents.pop() {
@@ -243,17 +281,17 @@ impl Machine {
         }
         waits.sort_unstable();
         let forced = self.forced.iter().filter(|forced| &*forced.name == name).cloned().collect();
-        Some(Why { lock, waits, cycle, forced })
+        Some(Why { lock, election, waits, cycle, forced })
     }
 
-    /// Who waits for whom, for a lock: each for those who hold it, and for the one just before it.
-    /// Whom that one waits for too is not said again.
+    /// Who waits for whom, for a lock or to lead: each for those who hold or lead, and for the one just before
+    /// it. Whom that one waits for too is not said again. Mere stand-bys are left out.
     pub fn graph(&self) -> Vec<Edge> {
         self.waits.values().flat_map(|wait| self.edges(wait)).collect()
     }
 
-    /// Who waits for a lock and can never have it, unless somebody gives up. Empty if deadlocks are
-    /// prevented or broken.
+    /// Who waits and can never have what it waits for, unless another gives up. If deadlocks are prevented
+    /// or broken, there is none but among candidates, each for what another leads, and who waits for those.
     pub fn deadlocked(&self) -> Vec<Agent> {
         self.all_stuck().iter().map(|arrival| self.waits[arrival].agent).collect()
     }
@@ -307,7 +345,13 @@ impl Machine {
         let mut edges = Vec::new();
         for &part in wait.goal.parts() {
             let name = &self.locks[part.lock].name;
-            let edge = |on, holds| Edge { waiter: wait.agent, lock: name.clone(), on, holds };
+            let edge = |on, holds| Edge {
+                waiter: wait.agent,
+                lock: name.clone(),
+                election: false,
+                on,
+                holds,
+            };
             let before = self.ahead(wait, part).next();
             let as_before = before.is_some_and(|before| {
                 let mut parts = before.goal.parts().iter();
@@ -318,6 +362,20 @@ impl Machine {
                 edges.extend(self.obstacles(wait, part).map(|agent| edge(agent, true)));
             }
             edges.extend(before.map(|before| edge(before.agent, false)));
+        }
+        if let Goal::Lead(candidacy) = &wait.goal
+            && candidacy.blocks
+        {
+            let rival = self.rivals(wait).next().map(|rival| (rival.agent, false));
+            let leader = self.elections[&candidacy.election].leader.as_ref();
+            let leader = leader.map(|leader| (leader.known_agent(), true));
+            edges.extend(rival.or(leader).map(|(on, holds)| Edge {
+                waiter: wait.agent,
+                lock: candidacy.election.clone(),
+                election: true,
+                on,
+                holds,
+            }));
         }
         edges
     }
@@ -387,10 +445,13 @@ impl Machine {
 
     fn view_election(&self, name: &Name, election: &Election) -> ElectionView {
         let leader = election.leader.as_ref();
-        let who = leader.map(|leader| {
-            let agent = Agent { session: leader.session, owner: crate::Owner(0) };
-            (self.known_as(agent), leader.since)
-        });
+        let who = leader.map(|leader| (self.known_as(leader.known_agent()), leader.since));
+        let left = |until: Time| until.since(self.now);
+        let tenure = match leader.map(|leader| (leader.deposed, leader.yield_by)) {
+            Some((Some((cause, until)), _)) => Tenure::Deposed { cause, left: left(until) },
+            Some((None, Some(by))) => Tenure::Yields { left: left(by) },
+            _ => Tenure::Unquestioned,
+        };
         let candidates = election.candidates.iter();
         let candidates =
             candidates.map(|(_, arrival)| self.view_wait(&self.waits[arrival], Mode::Exclusive));
@@ -402,6 +463,7 @@ impl Machine {
                 value: leader.value.clone(),
             }),
             who,
+            tenure,
             candidates: candidates.collect(),
         }
     }

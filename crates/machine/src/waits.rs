@@ -47,6 +47,8 @@ pub(crate) struct Candidacy {
     pub(crate) preempt: bool,
     pub(crate) grace: std::time::Duration,
     pub(crate) value: Vec<u8>,
+    /// Whether the thread of control does nothing else until it leads.
+    pub(crate) blocks: bool,
 }
 
 impl Goal {
@@ -61,6 +63,14 @@ impl Goal {
 }
 
 impl Wait {
+    /// Whether its thread of control does nothing else meanwhile.
+    pub(crate) fn blocks(&self) -> bool {
+        match &self.goal {
+            Goal::Locks(_) | Goal::Upgrade(..) => true,
+            Goal::Lead(candidacy) => candidacy.blocks,
+        }
+    }
+
     pub(crate) fn place(&self) -> Place {
         let class = match self.goal {
             Goal::Upgrade(..) => Class::Upgrade,
@@ -111,7 +121,8 @@ impl Machine {
         if let Goal::Lead(candidacy) = &wait.goal {
             let election = self.elections.get_mut(&candidacy.election);
             election.expect("who stands does so in an election").enter(candidacy, wait.arrival);
-        } else {
+        }
+        if wait.blocks() {
             self.waiting.insert(wait.agent, wait.arrival);
         }
         let session = self.sessions.get_mut(&wait.agent.session).expect("who waits has a session");
@@ -138,7 +149,11 @@ impl Machine {
             let election = self.elections.get_mut(&candidacy.election);
             election.expect("who stands does so in an election").leave(candidacy, arrival);
             self.turn.vacant.insert(candidacy.election.clone());
-        } else {
+            if candidacy.preempt {
+                self.turn.kept.insert(candidacy.election.clone());
+            }
+        }
+        if wait.blocks() {
             self.waiting.remove(&wait.agent);
         }
         let session = self.sessions.get_mut(&wait.agent.session).expect("who waits has a session");
@@ -224,19 +239,19 @@ impl Machine {
             own.sum::<u32>() > of - take
         })?;
         let lock = self.locks[stuck.lock].name.clone();
-        Some(Error::Deadlock { cycle: vec![Link { waiter: wait.agent, lock }] })
+        Some(Error::Deadlock { cycle: vec![Link { waiter: wait.agent, lock, election: false }] })
     }
 
     /// Does what the policy wants done about a new wait.
     fn heed_policy(&mut self, arrival: Arrival) {
         let wait = &self.waits[&arrival];
         if let Goal::Lead(_) = wait.goal {
-            return;
+            return self.break_cycles(arrival);
         }
         let (agent, upgrade) = (wait.agent, wait.place().class == Class::Upgrade);
         match self.config.deadlocks {
             Policy::None => {}
-            Policy::Detect(victim) => self.break_cycles(arrival, victim),
+            Policy::Detect(_) => self.break_cycles(arrival),
             Policy::WaitDie => {}
             Policy::WoundWait => {
                 let mut younger = Vec::new();
@@ -255,6 +270,12 @@ impl Machine {
         }
         if upgrade && let Some(wait) = self.waits.get(&arrival) {
             self.look_again(wait.goal.parts()[0].lock, agent);
+        }
+        // Age keeps cycles of locks away, but candidates wait for their elders and for younger ones.
+        if matches!(self.config.deadlocks, Policy::WaitDie | Policy::WoundWait)
+            && self.waits.contains_key(&arrival)
+        {
+            self.break_cycles(arrival);
         }
     }
 
@@ -303,6 +324,7 @@ impl Machine {
             self.turn.events.push(Event::Wounded { agent, by });
         }
         if let Some(&arrival) = self.waiting.get(&agent)
+            && !matches!(self.waits[&arrival].goal, Goal::Lead(_))
             && !self.is_mutated(Mutation::WoundsHeal)
         {
             let wait = self.withdraw(arrival);

@@ -192,9 +192,11 @@ pub(crate) fn observation(
     hang_up: Option<HangUp>,
 ) -> impl Stream<Item = v1::Leader> + Send + 'static + use<> {
     let (to, answers) = service.enter(caller, hang_up);
+    let now = service.node.now();
     service.node.with_both(|hub, machine| {
         hub.observe(election, &to);
-        let eye = Eye { machine, now: machine.now() };
+        // The last command may be long ago, and who leads has led since.
+        let eye = Eye { machine, now: now.max(machine.now()) };
         to.tell(0, 0, Told::Leader(eye.leader(election)));
     });
     answers.filter_map(|tell| {

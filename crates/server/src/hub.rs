@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use conclave_api::Code;
 use conclave_api::v1::{self, tell::What as Told};
 use conclave_machine::{
-    Cause, Error, Event, Machine, Name, Reply, RequestId, SessionId, Time, Token,
+    Cause, Deposed, Error, Event, Machine, Name, Reply, RequestId, SessionId, Time, Token,
 };
 use tokio::sync::oneshot;
 
@@ -123,10 +123,14 @@ impl Hub {
         self.connections.entry(to.connection()).or_default().sessions.insert(session);
     }
 
-    /// Tells a session what it leads and was asked to yield, for it may not have heard that.
+    /// Tells a session what it leads and was asked to yield, and where it was deposed, for it may not have
+    /// heard that.
     pub(crate) fn remind(&self, session: SessionId, machine: &Machine, now: Time) {
         for (election, term, by) in machine.asked_to_yield(session) {
             self.push(session, 0, || ask_to_yield(election, term, by.since(now)));
+        }
+        for deposed in machine.deposed(session) {
+            self.push(session, 0, || tell_deposed(&deposed, now));
         }
     }
 
@@ -250,14 +254,17 @@ impl Hub {
                 }
             }
             Target::Alive(all) => {
-                let gone = match &answer {
-                    Ok(Reply::Alive { gone }) => gone.as_slice(),
-                    _ => &[],
+                let (gone, deposed) = match &answer {
+                    Ok(Reply::Alive { gone, deposed }) => (gone.as_slice(), deposed.as_slice()),
+                    _ => (&[][..], &[][..]),
                 };
                 for Renewal { mut sessions, strange, target } in all {
+                    let deposed = deposed.iter().filter(|one| sessions.contains(&one.session));
+                    let deposed = deposed.cloned().collect();
                     sessions.retain(|session| gone.binary_search(session).is_ok());
                     sessions.extend(strange);
-                    self.answer(target, None, Ok(Reply::Alive { gone: sessions }), machine);
+                    let alive = Reply::Alive { gone: sessions, deposed };
+                    self.answer(target, None, Ok(alive), machine);
                 }
             }
         }
@@ -322,10 +329,8 @@ impl Hub {
                 let within = by.since(machine.now());
                 self.push(session, 0, || ask_to_yield(&election, term, within));
             }
-            Event::Deposed { election, session, term, cause } => {
-                let (election, cause) = (election.to_string(), translate::cause(cause));
-                let deposed = v1::Deposed { election, term: term.0, cause };
-                self.push(session, 0, || Told::Deposed(deposed));
+            Event::Deposed(deposed) => {
+                self.push(deposed.session, 0, || tell_deposed(&deposed, machine.now()));
             }
             // Of deadlocks, operators are told; who was refused has been answered.
             Event::Granted { .. } | Event::Released { .. } | Event::Deadlock { .. } => {}
@@ -359,6 +364,12 @@ impl Hub {
 fn ask_to_yield(election: &Name, term: Token, within: Duration) -> Told {
     let (election, within_ms) = (election.to_string(), translate::millis(within));
     Told::Yield(v1::Yield { election, term: term.0, within_ms })
+}
+
+fn tell_deposed(deposed: &Deposed, now: Time) -> Told {
+    let left_ms = deposed.until.map(|until| translate::millis(until.since(now)));
+    let (election, cause) = (deposed.election.to_string(), translate::cause(deposed.cause));
+    Told::Deposed(v1::Deposed { election, term: deposed.term.0, cause, left_ms })
 }
 
 fn ended(cause: Cause) -> Told {

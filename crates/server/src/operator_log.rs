@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use conclave_machine::{
-    Agent, Cause, Command, Event, Link, Machine, Name, Origin, Owner, SessionId, Time,
+    Agent, Cause, Command, Deposed, Event, Link, Machine, Name, Origin, Owner, SessionId, Time,
 };
 
 /// How many waits of a cycle are named, and how many things that an expired session held.
@@ -84,7 +84,12 @@ impl Before {
                         ..Entry::default()
                     }));
                 }
-                (Event::Deposed { election, session, term, cause: Cause::Forced }, Some(order)) => {
+                (
+                    Event::Deposed(Deposed {
+                        election, session, term, cause: Cause::Forced, ..
+                    }),
+                    Some(order),
+                ) => {
                     let (whose, election) = (whose(*session, machine), clean(election));
                     entries.push(order.entry(Entry {
                         event: "leader-deposed",
@@ -112,7 +117,7 @@ impl Before {
                 (Event::Released { lock, token, cause: Cause::Expired, .. }, _) => {
                     held.push(format!("{} (token {})", clean(lock), token.0));
                 }
-                (Event::Deposed { election, term, cause: Cause::Expired, .. }, _) => {
+                (Event::Deposed(Deposed { election, term, cause: Cause::Expired, .. }), _) => {
                     held.push(format!("the election {} (term {})", clean(election), term.0));
                 }
                 (Event::Ended { session, cause: Cause::Expired }, _) => {

@@ -67,6 +67,9 @@ impl Default for Bounds {
     }
 }
 
+/// For how long a deposed session may not stand again, unless the operator says otherwise.
+const BARRED: Duration = Duration::from_mins(1);
+
 type Answer<T> = Result<T, v1::Failed>;
 
 /// A lease is renewed after this part of what is left of it.
@@ -296,8 +299,10 @@ impl Service {
 
     pub(crate) async fn depose(&self, caller: &Caller, end: v1::EndLeadership) -> Answer<v1::Done> {
         caller.may(Right::Admin, &end.election)?;
-        let (election, reason) = (end.election.into(), reason(end.reason)?);
-        self.administer(caller, Command::Depose { election, reason }).await?;
+        let v1::EndLeadership { election, barred_ms, at_once, .. } = end;
+        let (election, reason) = (election.into(), reason(end.reason)?);
+        let barred = barred_ms.map_or(BARRED, Duration::from_millis);
+        self.administer(caller, Command::Depose { election, reason, barred, at_once }).await?;
         Ok(v1::Done {})
     }
 

@@ -6,14 +6,15 @@ use conclave_api::{Code, v1};
 use conclave_machine::{
     Acquire, Agent, Call, Campaign, Cause, Edge, ElectionView, Error, Forced, HolderView, Kind,
     Leadership, Link, LockView, Machine, Mode, Owner, Patience, Reply, RequestId, SessionId,
-    SessionView, Time, Token, WaiterView, Want, Wants, Who, Why,
+    SessionView, Tenure, Time, Token, WaiterView, Want, Wants, Who, Why,
 };
 use v1::ask::What as Asked;
 use v1::tell::What as Told;
 
 /// What was not done, and why.
 pub(crate) fn failed(code: Code, message: impl Into<String>) -> v1::Failed {
-    v1::Failed { code: code.as_str().to_owned(), message: message.into(), cycle: Vec::new() }
+    let (code, message) = (code.as_str().to_owned(), message.into());
+    v1::Failed { code, message, cycle: Vec::new(), retry_ms: None }
 }
 
 /// How many characters the name of a lock or an election may have. The machine counts bytes, and allows for the longest
@@ -64,7 +65,9 @@ pub(crate) fn call(asked: Asked) -> Result<Call, v1::Failed> {
             Call::Downgrade { lock: lock.into(), token: Token(token) }
         }
         Asked::Cancel(v1::Cancel { request }) => Call::Cancel { request: RequestId(request) },
-        Asked::Campaign(v1::Campaign { election, rank, preempt, grace_ms, value, timeout_ms }) => {
+        Asked::Campaign(campaign) => {
+            let v1::Campaign { election, rank, preempt, grace_ms, value, timeout_ms, owner } =
+                campaign;
             fits(&election, NAME, "the name of an election")?;
             value_fits(&value)?;
             Call::Campaign(Campaign {
@@ -74,6 +77,7 @@ pub(crate) fn call(asked: Asked) -> Result<Call, v1::Failed> {
                 grace: Duration::from_millis(grace_ms),
                 value,
                 patience: patience(timeout_ms),
+                owner: owner.map(Owner),
             })
         }
         Asked::Proclaim(v1::Proclaim { election, term, value }) => {
@@ -132,8 +136,16 @@ pub(crate) fn answer(answer: Result<Reply, Error>, machine: &Machine) -> Told {
             Told::Opened(v1::Opened { session, key, ttl_ms, window })
         }
         Reply::Expelled { sessions } => Told::Expelled(v1::Expelled { sessions }),
-        Reply::Alive { gone } => {
-            Told::Alive(v1::Alive { gone: gone.into_iter().map(|session| session.0).collect() })
+        Reply::Alive { gone, deposed } => {
+            let gone = gone.into_iter().map(|session| session.0).collect();
+            let deposed = deposed.into_iter().map(|one| v1::DeposedLeader {
+                session: one.session.0,
+                election: one.election.to_string(),
+                term: one.term.0,
+                cause: cause(one.cause),
+                left_ms: one.until.map_or(0, |until| millis(until.since(machine.now()))),
+            });
+            Told::Alive(v1::Alive { gone, deposed: deposed.collect() })
         }
         Reply::Granted { token, epochs, depth } => {
             let epochs = epochs.iter().map(|epoch| epoch.0).collect();
@@ -151,7 +163,13 @@ pub(crate) fn failure(error: &Error, machine: &Machine) -> v1::Failed {
         Error::Deadlock { cycle } => links(cycle, machine),
         _ => Vec::new(),
     };
-    v1::Failed { code: code(error).as_str().to_owned(), message: error.to_string(), cycle }
+    let retry_ms = match error {
+        // A moment more, so that it is over then.
+        Error::Barred { left, .. } => Some(millis(*left) + 1),
+        _ => None,
+    };
+    let (code, message) = (code(error).as_str().to_owned(), error.to_string());
+    v1::Failed { code, message, cycle, retry_ms }
 }
 
 /// What programs know an error by.
@@ -188,6 +206,7 @@ fn code(error: &Error) -> Code {
         Error::Died { .. } => Code::Died,
         Error::Wounded { .. } => Code::Wounded,
         Error::AlreadyCandidate(_) => Code::AlreadyCandidate,
+        Error::Barred { .. } => Code::Barred,
         Error::NotLeader(_) => Code::NotLeader,
         Error::KeyTaken => Code::KeyTaken,
         Error::Free(_) => Code::Free,
@@ -311,11 +330,17 @@ impl Eye<'_> {
     }
 
     pub(crate) fn election(self, election: ElectionView) -> v1::Election {
-        let ElectionView { name, leader, who, candidates } = election;
+        let ElectionView { name, leader, who, tenure, candidates } = election;
+        let (yields_ms, deposed_ms) = match tenure {
+            Tenure::Unquestioned => (None, None),
+            Tenure::Yields { left } => (Some(self.left(left)), None),
+            Tenure::Deposed { left, .. } => (None, Some(self.left(left))),
+        };
         let leader = leader.zip(who).map(|(leader, (who, since))| {
             let Leadership { term, value, .. } = leader;
             let for_ms = self.ago(since);
-            v1::Leadership { who: Some(self::who(&who)), term: term.0, value, for_ms }
+            let (who, term) = (Some(self::who(&who)), term.0);
+            v1::Leadership { who, term, value, for_ms, yields_ms, deposed_ms }
         });
         let candidates = candidates.into_iter().map(|candidate| self.waiter(candidate)).collect();
         v1::Election { name: name.to_string(), leader, candidates }
@@ -331,15 +356,16 @@ impl Eye<'_> {
     pub(crate) fn why(self, name: &str) -> v1::Reasons {
         let forced = self.machine.forced().filter(|forced| &*forced.name == name);
         let forced = forced.map(|forced| self.forced(forced)).collect();
-        let Some(Why { lock, waits, cycle, .. }) = self.machine.why(name) else {
+        let Some(Why { lock, election, waits, cycle, .. }) = self.machine.why(name) else {
             return v1::Reasons { forced, ..v1::Reasons::default() };
         };
         v1::Reasons {
-            lock: Some(self.lock(lock, true)),
+            lock: lock.map(|lock| self.lock(lock, true)),
             waits: waits.into_iter().map(|edge| self.edge(&edge)).collect(),
             cycle: links(&cycle.unwrap_or_default(), self.machine),
             forced,
             hidden: 0,
+            election: election.map(|election| self.election(election)),
         }
     }
 
@@ -358,6 +384,7 @@ impl Eye<'_> {
             lock: edge.lock.to_string(),
             on: Some(somebody(edge.on, self.machine)),
             holds: edge.holds,
+            election: edge.election,
         }
     }
 
@@ -384,6 +411,7 @@ fn links(cycle: &[Link], machine: &Machine) -> Vec<v1::Link> {
     let link = |link: &Link| v1::Link {
         waiter: Some(somebody(link.waiter, machine)),
         lock: link.lock.to_string(),
+        election: link.election,
     };
     cycle.iter().map(link).collect()
 }

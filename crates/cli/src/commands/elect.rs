@@ -33,7 +33,14 @@ The command is run as `conclave lock` runs one (see there), with
 When it ends by itself, the leader resigns, and this program ends with its exit code. When a better
 candidate wants to lead, or no node answers, the command gets SIGTERM, and SIGKILL after --grace; when
 the leadership is lost already, it gets SIGKILL at once. Then this program stands again, unless --once
-was given.";
+was given, with which it ends with exit code 12.
+
+No other command is run by a leader before this one has ended: whoever follows leads when this program has
+said that the command is gone, or when its lease has ended, by which time the command is killed. So a
+candidate with --preempt waits for up to the --ttl of a leader that is stopped or cut off.
+
+After `conclave depose` this program waits for as long as the operator said (a minute unless told
+otherwise) before it stands again.";
 
 /// Flags of `conclave elect`.
 #[derive(Clone, Debug, clap::Args)]
@@ -76,6 +83,10 @@ enum Over {
     Ended(ExitStatus, bool),
     /// It was lost, and may be had again.
     Lost(String),
+    /// The session was lost before it led.
+    NeverLed(String),
+    /// An operator has deposed it, and it may not stand again for so long.
+    Barred(Duration),
 }
 
 /// Stands in an election, and runs a command while leading.
@@ -99,11 +110,14 @@ async fn stand(
         client = args.service.connect() => client?,
         signal = signals.stop() => return Ok(Done::signal(signal as i32)),
     };
-    let mut again = false;
+    let (mut again, mut kept) = (false, None);
     loop {
-        let opened = tokio::select! {
-            opened = args.keep.open(&client, &args.command) => opened,
-            signal = signals.stop() => return Ok(Done::signal(signal as i32)),
+        let opened = match kept.take().filter(Session::is_alive) {
+            Some(session) => Ok(session),
+            None => tokio::select! {
+                opened = args.keep.open(&client, &args.command) => opened,
+                signal = signals.stop() => return Ok(Done::signal(signal as i32)),
+            },
         };
         let session = match opened {
             Ok(session) => session,
@@ -111,24 +125,53 @@ async fn stand(
             Err(Error::Unreachable(_)) if again => continue,
             Err(error) => return Err(args.service.failure(error)),
         };
-        let over = lead(args, stay, session, &mut signals, &voice, out).await?;
+        let over = match lead(args, stay, &session, &mut signals, &voice, out).await {
+            Ok(over) => over,
+            Err(failure) => {
+                farewell(session, &voice).await;
+                return Err(failure);
+            }
+        };
+        let election = text(&args.election);
         match over {
-            Over::Done(done) => return Ok(done),
-            Over::Ended(status, had_terminal) => return Ok(end_as(status, had_terminal)),
+            Over::Done(done) => {
+                farewell(session, &voice).await;
+                return Ok(done);
+            }
+            Over::Ended(status, had_terminal) => {
+                farewell(session, &voice).await;
+                return Ok(end_as(status, had_terminal));
+            }
             Over::Lost(why) if args.once => {
-                let election = text(&args.election);
+                farewell(session, &voice).await;
                 return Err(Trouble::Lost(format!("leads {election} no more: {why}")).into());
             }
             Over::Lost(why) => voice.say("lost", &format!("leads no more: {why}; stands again")),
+            Over::NeverLed(why) => {
+                voice.say("lost", &format!("was not elected yet: {why}; stands again"));
+            }
+            Over::Barred(left) => {
+                let left_text = spell(left);
+                voice
+                    .say("barred", &format!("an operator deposed it; stands again in {left_text}"));
+                tokio::select! {
+                    () = tokio::time::sleep(left) => {}
+                    signal = signals.stop() => {
+                        farewell(session, &voice).await;
+                        return Ok(Done::signal(signal as i32));
+                    }
+                }
+            }
         }
-        again = true;
+        // The same session stands again: an operator who deposed it means this one.
+        (again, kept) = (true, Some(session));
     }
 }
 
 async fn lead(
     args: &Args,
     stay: Stay,
-    session: Session,
+    session: &Session,
     signals: &mut Signals,
     voice: &Voice,
     out: &mut dyn Write,
@@ -145,16 +188,13 @@ async fn lead(
     voice.verbosely("stands", &format!("stands with rank {}", args.rank));
     let elected = tokio::select! {
         elected = session.campaign(candidacy) => elected,
-        signal = signals.stop() => {
-            farewell(session, voice).await;
-            return Ok(Over::Done(Done::signal(signal as i32)));
-        }
+        signal = signals.stop() => return Ok(Over::Done(Done::signal(signal as i32))),
     };
     let leadership = match elected {
         Ok(leadership) => leadership,
-        Err(Error::SessionLost(why)) => return Ok(Over::Lost(why.to_string())),
+        Err(Error::SessionLost(why)) => return Ok(Over::NeverLed(why.to_string())),
+        Err(Error::Barred { left, .. }) => return Ok(Over::Barred(left)),
         Err(error) => {
-            farewell(session, voice).await;
             let election = text(&args.election);
             return Err(match error {
                 Error::TimedOut => Trouble::TimedOut(format!(
@@ -171,9 +211,14 @@ async fn lead(
     let over = if args.command.is_empty() {
         without_command(args, &leadership, signals, out).await
     } else {
-        with_command(args, stay, &session, &leadership, signals).await
+        with_command(args, stay, session, &leadership, signals).await
     };
-    farewell(session, voice).await;
+    if let Ok(Over::Lost(_)) = over
+        && session.is_alive()
+    {
+        // The command is gone, and whoever follows may lead. If no node answers, its lease ends.
+        let _ = tokio::time::timeout(stay.ttl, leadership.resign()).await;
+    }
     over
 }
 

@@ -5,7 +5,7 @@ use std::io::Write;
 use serde_json::json;
 
 use crate::report::table;
-use crate::service::{ServiceArgs, age_ms, text, who};
+use crate::service::{ServiceArgs, age_ms, tenure, text, who};
 use crate::{Done, Failure, Terminal};
 
 /// What to know, for `--help`.
@@ -43,7 +43,10 @@ pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<
         let [leader, term, since, value] = match &election.leader {
             None => ["nobody", "", "", ""].map(str::to_owned),
             Some(leads) => [
-                who(leads.who.as_ref()),
+                match tenure(leads) {
+                    None => who(leads.who.as_ref()),
+                    Some(tenure) => format!("{}\n{tenure}", who(leads.who.as_ref())),
+                },
                 leads.term.to_string(),
                 age_ms(leads.for_ms),
                 match leads.value.as_slice() {

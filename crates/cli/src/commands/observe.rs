@@ -4,7 +4,7 @@ use std::io::Write;
 
 use conclave_client::view::Leader;
 
-use crate::service::{ServiceArgs, age_ms, text, wait, who};
+use crate::service::{ServiceArgs, age_ms, tenure, text, wait, who};
 use crate::terminal::{DIM, NAME, paint};
 use crate::{Done, Failure};
 
@@ -59,6 +59,9 @@ fn print(leader: &Leader, json: bool, out: &mut dyn Write) -> Result<(), Failure
     };
     let (name, term, since) = (who(leads.who.as_ref()), leads.term, age_ms(leads.for_ms));
     write!(out, "{election}: led by {name}, term {term}, for {since}")?;
+    if let Some(tenure) = tenure(leads) {
+        write!(out, ", {tenure}")?;
+    }
     let value = String::from_utf8_lossy(&leads.value);
     if value.is_empty() {
         writeln!(out)?;

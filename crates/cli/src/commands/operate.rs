@@ -1,11 +1,12 @@
 //! What operators do: `conclave release`, `conclave expel`, `conclave depose`, `conclave status`.
 
 use std::io::Write;
+use std::time::Duration;
 
-use conclave_client::Origin;
+use conclave_client::{Deposition, Origin};
 use serde_json::json;
 
-use crate::service::{ServiceArgs, age_ms, plural, text};
+use crate::service::{ServiceArgs, age_ms, plural, span, text};
 use crate::terminal::{BOLD, ERROR, GOOD, WARN, paint};
 use crate::{Done, Failure};
 
@@ -16,8 +17,10 @@ Examples:
   conclave release upload --force --token 1234 --reason 'this one of three'
   conclave why backup           shows who holds it, and afterwards the reason
 
-The holder is told at once, and a command under `conclave lock` is killed. But a holder that cannot be
-reached goes on until it hears of it; only fencing tokens stop that one.";
+This takes the lock by force: the next holder has it at once. The holder is told at once, too, and a command
+under `conclave lock` is killed; but one that is stopped or cut off does not hear of it and goes on beside
+the next holder until its lease ends (at the latest after its time-to-live; `conclave sessions` shows what
+is left). Only fencing tokens stop that one. Without haste, end the command itself, or wait for its lease.";
 
 /// Flags of `conclave release`.
 #[derive(Clone, Debug, clap::Args)]
@@ -58,7 +61,11 @@ Examples:
   conclave expel 17 --reason 'its machine is lost'  end one, and all it holds, leads and waits for
   conclave expel --opened-by ci --reason 'a loop'   end all that were opened with the token of this name
   conclave expel --host db1 --reason 'it is lost'   end all whose clients say that they run there
-  conclave expel --address 10.0.0.7 --reason '…'    end all that were opened from there";
+  conclave expel --address 10.0.0.7 --reason '…'    end all that were opened from there
+
+What they held and led goes to others at once. Clients are told, and commands under their locks are killed; but
+a client that is stopped or cut off goes on beside the next holder until its lease ends, as with
+`conclave release --force`.";
 
 /// Flags of `conclave expel`.
 #[derive(Clone, Debug, clap::Args)]
@@ -105,7 +112,18 @@ pub fn expel(args: &Expel, out: &mut dyn Write) -> Result<Done, Failure> {
 pub const DEPOSE_HELP: &str = "\
 Examples:
   conclave observe web --once                       who leads
-  conclave depose web --reason 'it serves errors'   the next candidate leads";
+  conclave depose web --reason 'it serves errors'   the next candidate leads
+  conclave depose web --for 1h --reason 'upgrade'   and this one may not stand again for an hour
+  conclave why web                                  whether the deposed leader has confirmed
+
+The leader is told at once, and a command under `conclave elect` is killed. The next candidate leads as soon as
+that is confirmed, or when the lease of the deposed leader has ended: one that is stopped or cut off does
+not hear of it and believes until then that it leads. With --at-once the next candidate does not wait for
+either, and for that long there may be two.
+
+The deposed session may not stand again in this election for a minute, or for as long as --for says; a
+`conclave elect` waits so long and then stands again, or ends with exit code 12 if it was started with
+--once. A process that is started anew is another candidate.";
 
 /// Flags of `conclave depose`.
 #[derive(Clone, Debug, clap::Args)]
@@ -115,6 +133,13 @@ pub struct Depose {
     /// Why, for the record
     #[arg(long, value_name = "TEXT", env = "CONCLAVE_REASON")]
     pub reason: String,
+    /// For how long the deposed one may not stand again
+    #[arg(long = "for", value_name = "TIME", env = "CONCLAVE_FOR", value_parser = span)]
+    #[arg(default_value = "1m")]
+    pub barred: Duration,
+    /// Let the next one lead even if the deposed leader may not have heard of it
+    #[arg(long, env = "CONCLAVE_AT_ONCE")]
+    pub at_once: bool,
     /// How a node is reached.
     #[command(flatten)]
     pub service: ServiceArgs,
@@ -122,9 +147,19 @@ pub struct Depose {
 
 /// Ends a leadership.
 pub fn depose(args: &Depose, out: &mut dyn Write) -> Result<Done, Failure> {
-    let Depose { election, reason, service } = args;
-    service.ask(async |client| client.depose(election, reason).await)?;
-    done(service, &format!("the leader of {} was deposed", text(election)), out)
+    let Depose { election, reason, barred, at_once, service } = args;
+    let how = Deposition { barred: Some(*barred), at_once: *at_once };
+    service.ask(async |client| client.depose_with(election, reason, how).await)?;
+    let election = text(election);
+    let when = if *at_once {
+        "the next candidate leads".to_owned()
+    } else {
+        format!(
+            "the next candidate leads when it has confirmed or its lease has ended; `conclave why \
+             {election}` tells"
+        )
+    };
+    done(service, &format!("the leader of {election} was deposed; {when}"), out)
 }
 
 fn done(service: &ServiceArgs, what: &str, out: &mut dyn Write) -> Result<Done, Failure> {

@@ -2,10 +2,10 @@
 
 use std::io::Write;
 
-use conclave_client::view::{Lock, Mode, Reasons, Waiter};
+use conclave_client::view::{Election, Lock, Mode, Reasons, Waiter};
 use serde_json::json;
 
-use crate::service::{ServiceArgs, age_ms, chain, label, mode, plural, text, who};
+use crate::service::{ServiceArgs, age_ms, chain, label, mode, plural, tenure, text, who};
 use crate::terminal::{BOLD, ERROR, NAME, WARN, paint};
 use crate::{Done, Failure};
 
@@ -13,20 +13,21 @@ use crate::{Done, Failure};
 pub const HELP: &str = "\
 Examples:
   conclave why backup            who holds it and since when, who waits and for whom, any deadlock
+  conclave why web               of an election: who leads, whether it was asked to yield, who stands
   conclave why backup --json
   conclave release backup --force --reason 'the holder hangs'   and what to do if it must be";
 
 /// Flags of `conclave why`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The lock
+    /// The lock or the election
     pub name: String,
     /// How a node is reached.
     #[command(flatten)]
     pub service: ServiceArgs,
 }
 
-/// Says why a lock cannot be had.
+/// Says why a lock cannot be had, or an election not be led.
 pub fn perform(args: &Args, out: &mut dyn Write) -> Result<Done, Failure> {
     let reasons = args.service.ask(async |client| client.why(&args.name).await)?;
     if args.service.json {
@@ -38,14 +39,24 @@ pub fn perform(args: &Args, out: &mut dyn Write) -> Result<Done, Failure> {
 }
 
 fn print(name: &str, reasons: &Reasons, out: &mut dyn Write) -> Result<(), Failure> {
-    let Reasons { lock, waits, cycle, forced, hidden } = reasons;
+    let Reasons { lock, waits, cycle, forced, hidden, election } = reasons;
+    let plain = name;
     let name = paint(NAME, text(name));
-    match lock {
-        Some(lock) => print_lock(&name, lock, out)?,
-        None => writeln!(out, "{name} is free")?,
+    match (lock, election) {
+        (None, None) => {
+            writeln!(out, "{name} is free: no lock of this name is held, and no election led")?;
+        }
+        (lock, election) => {
+            if let Some(lock) = lock {
+                print_lock(&name, lock, out)?;
+            }
+            if let Some(election) = election {
+                print_election(&name, election, out)?;
+            }
+        }
     }
     // The first of those waits is that for the lock itself, and has been told.
-    let further = waits.iter().filter(|edge| Some(&edge.lock) != lock.as_ref().map(|it| &it.name));
+    let further = waits.iter().filter(|edge| edge.lock != *plain);
     let further: Vec<String> = further.map(label).collect();
     if !further.is_empty() {
         writeln!(out, "{}", paint(BOLD, "and these in turn"))?;
@@ -98,6 +109,31 @@ fn print_lock(name: &str, lock: &Lock, out: &mut dyn Write) -> Result<(), Failur
     }
     if waiting > lock.waiters.len() as u64 {
         writeln!(out, "  and {} more", plural(waiting - lock.waiters.len() as u64, "request"))?;
+    }
+    Ok(())
+}
+
+fn print_election(name: &str, election: &Election, out: &mut dyn Write) -> Result<(), Failure> {
+    let Some(leads) = &election.leader else {
+        writeln!(out, "the election {name} is led by nobody")?;
+        return Ok(());
+    };
+    let (leader, since) = (who(leads.who.as_ref()), age_ms(leads.for_ms));
+    writeln!(out, "the election {name} is led by {leader} for {since}, term {}", leads.term)?;
+    if let Some(tenure) = tenure(leads) {
+        writeln!(
+            out,
+            "  {} {tenure}",
+            leads.who.as_ref().map_or("?".to_owned(), |it| text(&it.name))
+        )?;
+    }
+    for (place, candidate) in (1_u64..).zip(&election.candidates) {
+        let (name, since) = (who(candidate.who.as_ref()), age_ms(candidate.for_ms));
+        let left = match candidate.left_ms {
+            None => String::new(),
+            Some(left) => format!(", and gives up in {}", age_ms(left)),
+        };
+        writeln!(out, "  {place}. {name} stands for {since}, rank {}{left}", candidate.rank)?;
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conclave_client::view::{Edge, Link, Mode, Who};
+use conclave_client::view::{Edge, Leadership, Link, Mode, Who};
 
 /// A span as people say it, no more exact than they care.
 pub(crate) fn age(span: Duration) -> String {
@@ -56,9 +56,14 @@ pub(crate) fn plural(count: u64, what: &str) -> String {
 
 /// A wait in words.
 pub(crate) fn label(edge: &Edge) -> String {
-    let Edge { waiter, lock, on, holds } = edge;
-    let how = if *holds { "held by" } else { "and is behind" };
-    format!("{} waits for {}, {how} {}", who(waiter.as_ref()), text(lock), who(on.as_ref()))
+    let Edge { waiter, lock, on, holds, election } = edge;
+    let how = match (*holds, *election) {
+        (true, false) => "held by",
+        (true, true) => "led by",
+        (false, _) => "and is behind",
+    };
+    let (waiter, wants, on) = (who(waiter.as_ref()), wants(*election), who(on.as_ref()));
+    format!("{waiter} waits {wants} {}, {how} {on}", text(lock))
 }
 
 /// A cycle in words, a line for each who waits.
@@ -70,8 +75,22 @@ pub(crate) fn chain(cycle: &[Link]) -> impl Iterator<Item = String> {
             "" => "a lock that this token may not see".to_owned(),
             lock => text(lock),
         };
-        format!("{waiter} waits for {lock} because of {on}")
+        format!("{waiter} waits {} {lock} because of {on}", wants(link.election))
     })
+}
+
+fn wants(election: bool) -> &'static str {
+    if election { "to lead" } else { "for" }
+}
+
+/// Whether a leader leads on, if that is in question.
+pub(crate) fn tenure(leads: &Leadership) -> Option<String> {
+    if let Some(left) = leads.deposed_ms {
+        let left = age_ms(left);
+        return Some(format!("was deposed and has not confirmed it; its lease lasts {left} more"));
+    }
+    let left = age_ms(leads.yields_ms?);
+    Some(format!("was asked to yield within {left}"))
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod service_elect;
 mod service_guard;
 mod service_lock;
 mod service_secure;
+mod service_succession;
 mod service_terminal;
 mod service_up;
 mod service_view;

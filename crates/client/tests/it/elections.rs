@@ -43,6 +43,9 @@ async fn the_best_candidate_follows_and_observers_see_every_change() {
     client.depose("web", "it is slow").await.expect("it leads");
     assert_eq!(high.lost().await, Loss::Forced);
     assert!(!high.is_leader());
+    let leads =
+        client.elections("w").await.expect("ok")[0].leader.clone().expect("until it confirms");
+    assert!(leads.term == high.term() && leads.deposed_ms.is_some(), "{leads:?}");
     assert!(matches!(high.resign().await, Err(Error::Lost(Loss::Forced))));
     let low = low.await.expect("no panic").expect("nobody else is left");
     assert_eq!(next(&mut seen).await, Some((low.term(), b"two".to_vec())));
@@ -67,13 +70,21 @@ async fn a_leader_that_has_to_yield_is_asked_and_has_the_time_it_needs() {
     let (better, two) = better.await.expect("no panic");
     let better = better.expect("it is better");
     assert!(better.term() > term);
-    // One that does not heed it is deposed, and knows without being told.
+    // One that does not heed it is deposed; but it is for the program to say when it has stopped.
     better.resign().await.expect("it leads");
     let candidacy = Candidacy::new("web").grace(Duration::from_millis(300));
     let leader = one.campaign(candidacy).await.expect("nobody leads");
-    let better = two.campaign(Candidacy::new("web").rank(1).preempt()).await.expect("it is better");
-    assert!(!leader.is_leader());
+    let better =
+        tokio::spawn(async move { two.campaign(Candidacy::new("web").rank(1).preempt()).await });
     assert_eq!(leader.lost().await, Loss::Preempted);
+    assert!(!leader.is_leader() && leader.remaining().is_zero());
+    let client = world.client().await;
+    let leads =
+        client.elections("w").await.expect("ok")[0].leader.clone().expect("it has not said");
+    assert!(leads.term == leader.term() && leads.deposed_ms.is_some(), "{leads:?}");
+    assert!(!better.is_finished());
+    drop(leader);
+    let better = better.await.expect("no panic").expect("it is better");
     assert!(better.is_leader());
 }
 

@@ -20,8 +20,8 @@ fn who_closes_a_cycle_is_told_who_is_in_it() {
     };
     let agent = |session| Agent { session, owner: Owner(0) };
     let expected = [
-        Link { waiter: agent(two), lock: "a".into() },
-        Link { waiter: agent(one), lock: "b".into() },
+        Link { waiter: agent(two), lock: "a".into(), election: false },
+        Link { waiter: agent(one), lock: "b".into(), election: false },
     ];
     assert_eq!(cycle, expected);
     assert_eq!(world.waiters("b"), [one], "the other waits on, and gets it when two gives up");

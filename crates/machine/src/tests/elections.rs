@@ -13,7 +13,18 @@ fn campaign(rank: i64) -> Campaign {
         grace: Duration::ZERO,
         value: b"me".to_vec(),
         patience: Patience::Forever,
+        owner: None,
     }
+}
+
+fn deposed(session: SessionId, term: Token, cause: Cause, until: Option<u64>) -> Event {
+    let until = until.map(Time::from_millis);
+    Event::Deposed(Deposed { election: "web".into(), session, term, cause, until })
+}
+
+fn resign(world: &mut World, session: SessionId, term: Token) {
+    let resign = Call::Resign { election: "web".into(), term };
+    assert_eq!(world.call(session, resign), Ok(Reply::Done));
 }
 
 fn stand(world: &mut World, session: SessionId, campaign: Campaign) -> Result<Reply, Error> {
@@ -45,34 +56,112 @@ fn the_best_candidate_leads_and_of_equals_the_first() {
 }
 
 #[test]
-fn a_better_candidate_that_preempts_takes_over_at_once_if_the_leader_needs_no_time() {
+fn a_better_candidate_takes_over_when_the_leader_has_confirmed_that_it_is_deposed() {
     let mut world = World::new(Policy::default());
     let [one, two, three] = world.open_several();
     let term = granted(&stand(&mut world, one, campaign(1)));
     let preempt = |rank| Campaign { preempt: true, ..campaign(rank) };
     assert_eq!(stand(&mut world, two, preempt(1)), waits(), "it is no better");
-    assert!(granted(&stand(&mut world, three, preempt(2))) > term);
-    let election = Name::from("web");
-    let deposed = Event::Deposed { election, session: one, term, cause: Cause::Preempted };
-    assert!(world.events.contains(&deposed));
+    let tries = Campaign { patience: Patience::Try, ..preempt(2) };
+    assert_eq!(stand(&mut world, three, tries), Err(Error::Conflict("web".into())));
+    assert!(!world.events.contains(&deposed(one, term, Cause::Preempted, Some(10_000))));
+    assert_eq!(stand(&mut world, three, preempt(2)), waits(), "the leader may not know yet");
+    assert!(world.events.contains(&deposed(one, term, Cause::Preempted, Some(10_000))));
+    assert_eq!(leader(&world), Some(one));
+    resign(&mut world, one, term);
+    assert_eq!(leader(&world), Some(three));
 }
 
 #[test]
-fn a_leader_with_a_grace_period_is_asked_before_it_is_deposed() {
+fn a_leader_that_does_not_hear_that_it_is_deposed_leads_until_its_lease_ends() {
     let mut world = World::new(Policy::default());
     let [one, two] = world.open_several();
     let slow = Campaign { grace: Duration::from_secs(2), ..campaign(1) };
-    let term = granted(&stand(&mut world, one, slow));
-    let tries = Campaign { preempt: true, patience: Patience::Try, ..campaign(5) };
-    assert_eq!(stand(&mut world, two, tries), Err(Error::Conflict("web".into())));
+    let term = granted(&stand(&mut world, one, slow.clone()));
+    let request = world.last_request();
     let better = Campaign { preempt: true, ..campaign(5) };
     assert_eq!(stand(&mut world, two, better), waits());
-    let (election, by) = (Name::from("web"), Time::from_millis(2_000));
-    assert!(world.events.contains(&Event::Yield { election, session: one, term, by }));
-    world.pass(1_999);
+    let by = Time::from_millis(2_000);
+    let asked = Event::Yield { election: "web".into(), session: one, term, by };
+    assert!(world.events.contains(&asked));
+    // It renews its lease before it is deposed, and that counts.
+    world.pass(1_000);
+    world.keep_alive(one);
+    world.pass(999);
+    world.keep_alive(two);
+    assert!(!world.events.contains(&deposed(one, term, Cause::Preempted, Some(11_000))));
+    world.pass(1);
+    assert!(world.events.contains(&deposed(one, term, Cause::Preempted, Some(11_000))));
+    // Renewals after that keep the session, and say that they do not prolong the leadership.
+    world.pass(4_000);
+    world.keep_alive(two);
+    let renewed = world.apply(Command::KeepAlive { sessions: vec![two, one] });
+    let Event::Deposed(told) = deposed(one, term, Cause::Preempted, Some(11_000)) else {
+        panic!("it is an event")
+    };
+    assert_eq!(renewed, Ok(Reply::Alive { gone: vec![], deposed: vec![told] }));
+    // Asked again, its candidacy has come to nothing; it may not learn only now that it leads.
+    let again = world.repeat(one, request, Call::Campaign(slow));
+    assert_eq!(again, Err(Error::Lost));
+    let proclaim = Call::Proclaim { election: "web".into(), term, value: vec![1] };
+    assert_eq!(world.call(one, proclaim), Err(Error::NotLeader("web".into())));
+    world.pass(4_999);
     assert_eq!(leader(&world), Some(one));
+    let view = world.machine.election("web").expect("it is led");
+    let left = Duration::from_millis(1);
+    assert_eq!(view.tenure, Tenure::Deposed { cause: Cause::Preempted, left });
     world.pass(1);
     assert_eq!(leader(&world), Some(two));
+    assert!(world.machine.session(one).is_some(), "its session lives on");
+    let renewed = world.apply(Command::KeepAlive { sessions: vec![one] });
+    assert_eq!(renewed, Ok(Reply::Alive { gone: vec![], deposed: vec![] }));
+}
+
+#[test]
+fn the_next_candidate_leads_as_soon_as_the_session_of_a_deposed_leader_ends() {
+    let mut world = World::new(Policy::default());
+    let [one, two] = world.open_several();
+    let term = granted(&stand(&mut world, one, campaign(1)));
+    let better = Campaign { preempt: true, ..campaign(5) };
+    assert_eq!(stand(&mut world, two, better), waits());
+    assert!(world.events.contains(&deposed(one, term, Cause::Preempted, Some(10_000))));
+    world.apply(Command::Close { session: one }).expect("it lives");
+    assert_eq!(leader(&world), Some(two));
+}
+
+#[test]
+fn what_an_operator_deposes_may_not_stand_again_for_as_long_as_was_said() {
+    let mut world = World::new(Policy::default());
+    let [one, two] = world.open_several();
+    let best = Campaign { preempt: true, ..campaign(9) };
+    let term = granted(&stand(&mut world, one, best.clone()));
+    assert_eq!(stand(&mut world, two, campaign(0)), waits());
+    let depose = |at_once| Command::Depose {
+        election: "web".into(),
+        reason: "it serves errors".into(),
+        barred: Duration::from_secs(3),
+        at_once,
+    };
+    assert_eq!(world.apply(depose(false)), Ok(Reply::Done));
+    assert!(world.events.contains(&deposed(one, term, Cause::Forced, Some(10_000))));
+    assert_eq!(leader(&world), Some(one), "it may not have heard");
+    let again = stand(&mut world, one, best.clone());
+    assert!(matches!(again, Err(Error::Barred { .. } | Error::AlreadyCandidate(_))), "{again:?}");
+    resign(&mut world, one, term);
+    assert_eq!(leader(&world), Some(two));
+    world.pass(1_000);
+    let left = Duration::from_secs(2);
+    let barred = Err(Error::Barred { election: "web".into(), left });
+    assert_eq!(stand(&mut world, one, best.clone()), barred);
+    let elsewhere = Campaign { election: "other".into(), ..best.clone() };
+    granted(&stand(&mut world, one, elsewhere));
+    world.pass(2_000);
+    assert_eq!(stand(&mut world, one, best), waits());
+    // By force, the next one leads at once.
+    let term = world.machine.election("web").and_then(|view| view.leader).expect("two leads").term;
+    assert_eq!(world.apply(depose(true)), Ok(Reply::Done));
+    assert!(world.events.contains(&deposed(two, term, Cause::Forced, None)));
+    assert_eq!(leader(&world), Some(one));
 }
 
 #[test]
@@ -131,7 +220,12 @@ fn everybody_hears_what_a_leader_proclaims_and_when_nobody_leads() {
     let leader = Leadership { session: one, term, value: b"10.0.0.1".to_vec() };
     let heard = Event::Leader { election: election.clone(), leader: Some(leader) };
     assert_eq!(world.events.last(), Some(&heard));
-    let depose = Command::Depose { election: election.clone(), reason: "maintenance".into() };
+    let depose = Command::Depose {
+        election: election.clone(),
+        reason: "maintenance".into(),
+        barred: Duration::ZERO,
+        at_once: true,
+    };
     assert_eq!(world.apply(depose), Ok(Reply::Done));
     assert_eq!(world.events.last(), Some(&Event::Leader { election, leader: None }));
     assert_eq!(world.machine.counts().elections, 0);

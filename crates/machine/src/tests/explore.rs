@@ -45,6 +45,17 @@ fn three_sessions_and_two_locks_with_permits() {
 }
 
 #[test]
+fn three_sessions_a_lock_and_an_election() {
+    let mut seen = Vec::new();
+    for policy in [Policy::default(), Policy::WaitDie, Policy::WoundWait, Policy::None] {
+        let setup = Setup { election: true, ..Setup::new(policy) };
+        let explored = explore(setup).expect("it is sound");
+        seen.push((explored.states, explored.deadlocks));
+    }
+    assert_eq!(seen, [(0, 0); 4]);
+}
+
+#[test]
 fn what_is_spoilt_is_found() {
     let cases = [
         (Policy::default(), Mutation::Barging),
@@ -65,6 +76,12 @@ fn what_is_spoilt_is_found() {
     let mutation = Some(Mutation::AnyPermitNeedsAll);
     let setup = Setup { mutation, permits: true, ..Setup::new(Policy::default()) };
     assert!(explore(setup).is_err(), "{mutation:?} goes unnoticed");
+    for mutation in [Mutation::CandidatesIgnored, Mutation::StayingIgnored] {
+        for policy in [Policy::default(), Policy::WaitDie, Policy::WoundWait] {
+            let setup = Setup { mutation: Some(mutation), election: true, ..Setup::new(policy) };
+            assert!(explore(setup).is_err(), "{mutation:?} goes unnoticed under {policy:?}");
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -73,11 +90,13 @@ struct Setup {
     mutation: Option<Mutation>,
     /// Whether the second lock has two permits.
     permits: bool,
+    /// Whether there is an election instead of the second lock.
+    election: bool,
 }
 
 impl Setup {
     fn new(policy: Policy) -> Self {
-        Self { policy, mutation: None, permits: false }
+        Self { policy, mutation: None, permits: false, election: false }
     }
 }
 
@@ -201,7 +220,19 @@ fn moves(machine: &Machine, setup: Setup) -> Vec<Move> {
             ask(Call::Upgrade { lock: lock.clone(), token, patience: Patience::Forever });
             ask(Call::Downgrade { lock, token });
         }
-        let waits = locks.values().flat_map(|lock| &lock.waiters);
+        if setup.election {
+            for (rank, preempt) in [(0, false), (1, true)] {
+                ask(Call::Campaign(campaign(rank, preempt)));
+            }
+        }
+        for view in machine.elections() {
+            let leads = view.leader.filter(|leader| leader.session == session);
+            if let Some(Leadership { term, .. }) = leads {
+                ask(Call::Resign { election: view.name, term });
+            }
+        }
+        let candidates = machine.elections().flat_map(|view| view.candidates);
+        let waits = locks.values().flat_map(|lock| lock.waiters.clone()).chain(candidates);
         if let Some(waiter) = waits.into_iter().find(|it| it.who.agent.session == session) {
             ask(Call::Cancel { request: waiter.request });
         }
@@ -209,10 +240,26 @@ fn moves(machine: &Machine, setup: Setup) -> Vec<Move> {
     moves
 }
 
+/// A candidate that does nothing else meanwhile.
+fn campaign(rank: i64, preempt: bool) -> Campaign {
+    Campaign {
+        election: "e".into(),
+        rank,
+        preempt,
+        grace: TTL / 10,
+        value: Vec::new(),
+        patience: Patience::Forever,
+        owner: Some(Owner(0)),
+    }
+}
+
 /// What a session may ask for.
 fn wishes(setup: Setup) -> Vec<Acquire> {
     let want = |lock: &str, mode| Want { lock: lock.into(), mode };
     let [a, b] = LOCKS;
+    if setup.election {
+        return vec![Acquire::exclusive(a), Acquire::shared(a)];
+    }
     if setup.permits {
         let some = |take| Mode::Permits { take, of: 2 };
         return vec![
@@ -310,8 +357,20 @@ fn judge(
 
 /// Whether the members of a cycle wait for each other as it says.
 fn real(machine: &Machine, cycle: &[Link], stuck: &[Agent]) -> Result<(), String> {
-    for (i, Link { waiter, lock }) in cycle.iter().enumerate() {
+    for (i, Link { waiter, lock, election }) in cycle.iter().enumerate() {
         let next = cycle[(i + 1) % cycle.len()].waiter;
+        if *election {
+            let election = machine.election(lock).ok_or("a cycle leads over no election")?;
+            let mut before =
+                election.candidates.iter().take_while(|candidate| candidate.who.agent != *waiter);
+            let ahead = before.any(|candidate| candidate.who.agent == next);
+            let leads = election.who.is_some_and(|(who, _)| who.agent == next);
+            let stands = election.candidates.iter().any(|it| it.who.agent == *waiter);
+            if !stuck.contains(waiter) || !stands || !(ahead || leads) {
+                return Err(format!("{waiter} does not stand behind {next}"));
+            }
+            continue;
+        }
         let lock = machine.lock(lock).ok_or("a cycle leads over a lock that is not there")?;
         let before = lock.waiters.iter().take_while(|it| it.who.agent != *waiter);
         let ahead = before.into_iter().any(|it| it.who.agent == next);
@@ -329,14 +388,26 @@ fn stuck(machine: &Machine) -> Vec<Agent> {
     if machine.counts().waits == 0 { Vec::new() } else { stuck_in(machine) }
 }
 
-/// Who still waits after everybody who does not has ended its session, again and again.
+/// Who still waits after everybody who does not has ended its session, again and again, and after leaders
+/// that have to yield have had their time.
 fn stuck_in(machine: &Machine) -> Vec<Agent> {
     let mut world = machine.clone();
     loop {
         let waiting: Vec<Agent> = world.waiting.keys().copied().collect();
         let idle = world.sessions.keys().copied();
         let mut idle = idle.filter(|&id| !waiting.iter().any(|agent| agent.session == id));
-        let Some(session) = idle.next() else { return waiting };
+        let Some(session) = idle.next() else {
+            for _ in 0..4 {
+                let sessions = world.sessions.keys().copied().collect();
+                let later = world.now() + TTL / 2;
+                let renewed = world.apply(later, Command::KeepAlive { sessions }, &mut Vec::new());
+                assert!(renewed.is_ok_and(|alive| matches!(alive, Reply::Alive { .. })));
+            }
+            if world.waiting.keys().copied().eq(waiting.iter().copied()) {
+                return waiting;
+            }
+            continue;
+        };
         let closed = world.apply(world.now(), Command::Close { session }, &mut Vec::new());
         assert_eq!(closed, Ok(Reply::Done));
     }
@@ -367,6 +438,23 @@ fn key(machine: &Machine) -> Vec<u8> {
                 Wants::Upgrade | Wants::Lead { .. } => 99,
             };
             key.extend([number(waiter.who.agent), how]);
+        }
+    }
+    for view in machine.elections() {
+        key.push(103);
+        let leader = view.leader.map(|leader| leader.session);
+        let leader = leader.map(|session| Agent { session, owner: Owner(0) });
+        let election = &machine.elections[&view.name];
+        let tenure = match view.tenure {
+            Tenure::Unquestioned => 0,
+            Tenure::Yields { .. } => 1,
+            Tenure::Deposed { .. } => 2,
+        };
+        let rank = election.leader.as_ref().map_or(0, |leader| leader.rank as u8);
+        key.extend([leader.map_or(99, number), tenure, rank]);
+        for waiter in view.candidates {
+            let Wants::Lead { rank } = waiter.wants else { continue };
+            key.extend([number(waiter.who.agent), rank as u8]);
         }
     }
     key.push(102);

@@ -127,6 +127,7 @@ fn labels_and_values_are_not_too_long() {
         grace: Duration::ZERO,
         value: vec![0; 16_385],
         patience: Patience::Forever,
+        owner: None,
     };
     let reply = world.call(one, Call::Campaign(campaign));
     assert_eq!(reply, limit(Scarce::ValueBytes, 16_384));

@@ -37,6 +37,7 @@ pub(crate) struct ASession {
     pub(crate) id: SessionId,
     ttl: Duration,
     deadline: Time,
+    barred: Vec<(Name, Time)>,
     priority: i32,
     open: Open,
     /// The answers in the order in which they were given.
@@ -93,7 +94,9 @@ pub(crate) struct ALeader {
     rank: i64,
     grace: Duration,
     value: Vec<u8>,
+    owner: Option<Owner>,
     yield_by: Option<Time>,
+    deposed: Option<(Cause, Time)>,
 }
 
 impl Model {
@@ -130,8 +133,10 @@ impl Model {
         }
         self.expire();
         self.settle();
+        self.look_at_candidates();
         let reply = self.carry_out(command);
         self.settle();
+        self.look_at_candidates();
         (reply, std::mem::take(&mut self.events))
     }
 
@@ -155,25 +160,7 @@ impl Model {
                 self.end_wait(number, Err(Error::TimedOut));
             }
         }
-        let mut over: Vec<(Time, Name)> = Vec::new();
-        for leader in &mut self.leaders {
-            if let Some(by) = leader.yield_by.filter(|&by| by <= now) {
-                leader.yield_by = None;
-                over.push((by, leader.election.clone()));
-            }
-        }
-        over.sort();
-        for (_, election) in over {
-            let leader = self.leaders.iter().find(|it| it.election == election).expect("a leader");
-            let rank = leader.rank;
-            let better = |it: &AWait| {
-                matches!(&it.goal, AGoal::Lead(campaign)
-                if campaign.election == election && campaign.rank > rank && campaign.preempt)
-            };
-            if self.waits.iter().any(better) {
-                self.vacate(&election, Some(Cause::Preempted));
-            }
-        }
+        self.yield_or_go(now);
     }
 
     fn carry_out(&mut self, command: &Command) -> Result<Reply, Error> {
@@ -227,6 +214,7 @@ impl Model {
                     id,
                     ttl: open.ttl,
                     deadline: self.now + open.ttl,
+                    barred: Vec::new(),
                     priority: open.priority,
                     open: open.clone(),
                     kept: Vec::new(),
@@ -236,8 +224,9 @@ impl Model {
                 Ok(Reply::Opened { session: id })
             }
             Command::KeepAlive { sessions } => {
+                let deposed = sessions.iter().flat_map(|&id| self.deposed(id)).collect();
                 let gone = sessions.iter().copied().filter(|&id| !self.keep_alive(id)).collect();
-                Ok(Reply::Alive { gone })
+                Ok(Reply::Alive { gone, deposed })
             }
             Command::Close { session } => self.end_known(*session, Cause::Closed),
             Command::Expel { session, reason } => {
@@ -295,13 +284,9 @@ impl Model {
                 }
                 Ok(Reply::Done)
             }
-            Command::Depose { election, reason } => {
+            Command::Depose { election, reason, barred, at_once } => {
                 label(reason)?;
-                if !self.leaders.iter().any(|it| it.election == *election) {
-                    return Err(Error::Free(election.clone()));
-                }
-                self.vacate(election, Some(Cause::Forced));
-                Ok(Reply::Done)
+                self.depose(election, *barred, *at_once)
             }
         }
     }

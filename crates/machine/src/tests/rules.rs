@@ -27,7 +27,7 @@ fn the_clock_never_goes_back() {
     let mut events = Vec::new();
     let sessions = vec![one];
     let reply = world.machine.apply(earlier, Command::KeepAlive { sessions }, &mut events);
-    assert_eq!(reply, Ok(Reply::Alive { gone: vec![] }));
+    assert_eq!(reply, Ok(Reply::Alive { gone: vec![], deposed: vec![] }));
     assert_eq!(world.machine.now(), Time::from_millis(5_000));
 }
 
@@ -374,11 +374,13 @@ fn what_there_is_of_a_lock_can_be_seen() {
     assert_eq!(names(None), ["jobs/a", "jobs/b"]);
     assert_eq!(names(Some("jobs/a")), ["jobs/b"]);
     let why = world.machine.why("jobs/a").expect("it is held");
-    let [holder, waiter] = [&why.lock.holders[0].who, &why.lock.waiters[0].who];
+    let lock = why.lock.as_ref().expect("it is held");
+    let [holder, waiter] = [&lock.holders[0].who, &lock.waiters[0].who];
     assert_eq!((&*holder.name, &*holder.host, &*waiter.name), ("one", "here", "two"));
-    assert_eq!(why.lock.waiters[0].since, Time::from_millis(1_500));
+    assert_eq!(lock.waiters[0].since, Time::from_millis(1_500));
     let agent = |session| Agent { session, owner: Owner(0) };
-    let edge = Edge { waiter: agent(two), lock: "jobs/a".into(), on: agent(one), holds: true };
+    let (waiter, on) = (agent(two), agent(one));
+    let edge = Edge { waiter, lock: "jobs/a".into(), election: false, on, holds: true };
     assert_eq!((&why.waits, &why.cycle), (&vec![edge.clone()], &None));
     assert_eq!(world.machine.graph(), [edge]);
     assert_eq!(world.machine.sessions(Some(one)).count(), 1);

@@ -30,7 +30,7 @@ fn the_machine_does_what_the_model_says() {
 }
 
 /// Errors and events that have to occur somewhere.
-const WANTED: [&str; 39] = [
+const WANTED: [&str; 40] = [
     "Err UnknownSession",
     "Err Forgotten",
     "Err Lost",
@@ -59,6 +59,7 @@ const WANTED: [&str; 39] = [
     "Err Died",
     "Err Wounded",
     "Err AlreadyCandidate",
+    "Err Barred",
     "Err NotLeader",
     "Err Free",
     "Err UnknownReceiver",
@@ -89,6 +90,9 @@ fn every_mutation_of_the_machine_is_noticed() {
         Mutation::HangUpIgnored,
         Mutation::OpenedTwice,
         Mutation::WoundsHeal,
+        Mutation::DeposedAtOnce,
+        Mutation::SilentRenewals,
+        Mutation::CandidatesIgnored,
     ] {
         let mut seen = Seen::default();
         let noticed = (0..20_000).find(|&seed| run(seed, Some(mutation), &mut seen).is_err());
@@ -279,7 +283,12 @@ fn command(dice: &mut Dice, model: &Model, requests: &mut u64) -> Command {
             token: (!dice.one_in(3)).then(|| held(dice, model).1),
             reason: label(dice),
         },
-        8 if dice.one_in(2) => Command::Depose { election: name(dice), reason: label(dice) },
+        8 if dice.one_in(2) => Command::Depose {
+            election: if dice.one_in(3) { name(dice) } else { led(dice, model).0 },
+            reason: label(dice),
+            barred: Duration::from_millis(if dice.one_in(8) { 2000 } else { dice.below(200) }),
+            at_once: dice.one_in(3),
+        },
         _ => {
             let call = call(dice, model);
             // Mostly the session that has to do with it.
@@ -425,6 +434,7 @@ fn call(dice: &mut Dice, model: &Model) -> Call {
             grace: Duration::from_millis(if dice.one_in(2) { 0 } else { dice.below(110) }),
             value: vec![7; if dice.one_in(10) { 3 } else { 1 }],
             patience,
+            owner: (!dice.one_in(3)).then(|| Owner(u32::from(dice.one_in(6)))),
         }),
         22 => {
             let (election, term) = led(dice, model);

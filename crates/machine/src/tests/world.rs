@@ -68,7 +68,7 @@ impl World {
     /// Those of one session that live no more.
     pub(crate) fn keep_alive(&mut self, session: SessionId) -> Vec<SessionId> {
         match self.apply(Command::KeepAlive { sessions: vec![session] }) {
-            Ok(Reply::Alive { gone }) => gone,
+            Ok(Reply::Alive { gone, .. }) => gone,
             other => panic!("{other:?}"),
         }
     }

@@ -243,8 +243,8 @@ async fn what_a_server_grants_before_it_stops_is_told_and_nothing_else_is_grante
             believed.extend(client.await.expect("it has ended"));
         }
         let node = Node::open(Options::new(directory.path().join("data"))).await.expect("a node");
-        let holders = node.look(|machine| machine.why("disk")).map_or(Vec::new(), |why| {
-            why.lock.holders.iter().map(|holder| json!(holder.token.0)).collect()
+        let holders = node.look(|machine| machine.lock("disk")).map_or(Vec::new(), |lock| {
+            lock.holders.iter().map(|holder| json!(holder.token.0)).collect()
         });
         assert_eq!(holders, believed, "whoever holds it knows");
     }

@@ -66,7 +66,10 @@ async fn while_the_disk_is_nearly_full_nothing_is_granted_but_all_can_be_given_b
     let why = refused.expect_err("nothing is granted").to_string();
     assert!(why.contains("the disk is full") && why.contains("make room"), "{why}");
     let kept = node.propose(Command::KeepAlive { sessions: vec![session] }).await;
-    assert_eq!(kept.expect("the node is up"), Ok(Reply::Alive { gone: Vec::new() }));
+    assert_eq!(
+        kept.expect("the node is up"),
+        Ok(Reply::Alive { gone: Vec::new(), deposed: Vec::new() })
+    );
     let release = Call::Release { lock: "a".into(), token, to: None };
     let released = ask(&node, session, 3, release).await.expect("the node is up");
     assert_eq!(released, Ok(Reply::Released { left: 0 }));
@@ -94,7 +97,9 @@ async fn a_disk_without_any_room_stops_the_node_and_nothing_acknowledged_is_lost
     let error = loop {
         let kept = node.propose(Command::KeepAlive { sessions: long.clone() }).await;
         match kept {
-            Ok(answer) => assert_eq!(answer, Ok(Reply::Alive { gone: Vec::new() })),
+            Ok(answer) => {
+                assert_eq!(answer, Ok(Reply::Alive { gone: Vec::new(), deposed: Vec::new() }))
+            }
             Err(error) => break error.to_string(),
         }
     };

@@ -34,7 +34,7 @@ impl Model {
                 return Err(Error::Twice(want.lock.clone()));
             }
         }
-        if self.waits_for_lock(agent) {
+        if self.is_blocked(agent) {
             return Err(Error::Busy);
         }
         for want in wants {
@@ -98,8 +98,8 @@ impl Model {
         locks.len() + self.leaders.len()
     }
 
-    pub(super) fn waits_for_lock(&self, agent: Agent) -> bool {
-        self.waits.iter().any(|it| it.agent == agent && !matches!(it.goal, AGoal::Lead(_)))
+    pub(super) fn is_blocked(&self, agent: Agent) -> bool {
+        self.waits.iter().any(|it| it.agent == agent && it.blocks())
     }
 
     pub(super) fn room<'a>(
@@ -190,7 +190,7 @@ impl Model {
         if hold.mode != Mode::Shared {
             return Err(Error::NotShared(lock.clone()));
         }
-        if self.waits_for_lock(hold.agent) {
+        if self.is_blocked(hold.agent) {
             return Err(Error::Busy);
         }
         if self.holders(lock).count() == 1 {

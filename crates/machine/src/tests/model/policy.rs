@@ -1,5 +1,7 @@
 //! What the model says about waiting: policies, deadlocks, victims.
 
+use std::collections::BTreeSet;
+
 use super::*;
 
 impl Model {
@@ -21,6 +23,7 @@ impl Model {
             _ => None,
         };
         let leads = matches!(goal, AGoal::Lead(_));
+        let detects = matches!(self.config.deadlocks, Policy::Detect(_));
         let wait = AWait { arrival, agent, request, via: self.via, until, goal };
         self.waits.push(wait.clone());
         if !leads && let Some(error) = self.objection(&wait, upgraded.as_ref()) {
@@ -29,37 +32,43 @@ impl Model {
         }
         self.arrivals = arrival;
         self.asking = Some(arrival);
-        match self.config.deadlocks {
-            Policy::Detect(choice) if !leads => {
-                while let Some(cycle) = self.cycle(arrival) {
-                    let victim = self.victim(&cycle, choice);
-                    self.events.push(Event::Deadlock { victim, cycle: cycle.clone() });
-                    let of_victim = self
-                        .waits
-                        .iter()
-                        .find(|it| it.agent == victim && !matches!(it.goal, AGoal::Lead(_)));
-                    let of_victim = of_victim.expect("a victim waits").arrival;
-                    self.end_wait(of_victim, Err(Error::Deadlock { cycle }));
-                    self.settle();
+        if detects || leads {
+            self.break_cycles(arrival);
+        } else if self.config.deadlocks == Policy::WoundWait {
+            for (_, other) in self.in_the_way(&wait) {
+                if agent < other {
+                    self.wound(other, agent);
                 }
             }
-            Policy::WoundWait if !leads => {
-                for (_, other) in self.in_the_way(&wait) {
-                    if agent < other {
-                        self.wound(other, agent);
-                    }
-                }
-            }
-            _ => {}
         }
         if let Some(lock) = upgraded
             && self.waits.iter().any(|it| it.arrival == arrival)
         {
             self.overtaken(&lock, agent);
         }
+        if !detects && !leads {
+            self.break_cycles(arrival);
+        }
         self.settle();
         self.asking = None;
         self.answer.take().unwrap_or(Ok(Reply::Waiting))
+    }
+
+    /// Refuses waits for locks until a wait is in no cycle with any.
+    pub(super) fn break_cycles(&mut self, arrival: u64) {
+        let choice = match self.config.deadlocks {
+            Policy::None => return,
+            Policy::Detect(choice) => choice,
+            Policy::WaitDie | Policy::WoundWait => Victim::Youngest,
+        };
+        while let Some(cycle) = self.cycle(arrival) {
+            let victim = self.victim(&cycle, choice);
+            self.events.push(Event::Deadlock { victim, cycle: cycle.clone() });
+            let of_victim = self.waits.iter().find(|it| it.agent == victim && it.blocks());
+            let of_victim = of_victim.expect("a victim waits").arrival;
+            self.end_wait(of_victim, Err(Error::Deadlock { cycle }));
+            self.settle();
+        }
     }
 
     /// Who is in the way of a wait: for each of its locks, who holds it so that it matters, by
@@ -97,7 +106,9 @@ impl Model {
             if let Mode::Permits { take, of } = want.mode {
                 let mine = self.holders(&want.lock).filter(|it| it.agent == waiter);
                 if mine.map(|it| permits(it.mode)).sum::<u32>() + take > of {
-                    return Some(Error::Deadlock { cycle: vec![Link { waiter, lock: want.lock }] });
+                    return Some(Error::Deadlock {
+                        cycle: vec![Link { waiter, lock: want.lock, election: false }],
+                    });
                 }
             }
         }
@@ -144,68 +155,44 @@ impl Model {
     }
 
     /// Who can never go on, found by letting everybody else go on: whoever does not wait releases
-    /// everything, whoever can be served is, and so on until nothing moves.
+    /// everything and resigns, whoever can be served is, and so on until nothing moves.
     pub(crate) fn deadlocked(&self) -> Vec<Agent> {
         let mut world = self.clone();
-        world.waits.retain(|it| !matches!(it.goal, AGoal::Lead(_)));
+        // Who is deposed or is going to be leads no more, whatever it waits for.
+        world.leaders.retain(|it| it.deposed.is_none() && !self.is_preempted(it));
+        world.waits.retain(AWait::blocks);
         loop {
             let waiting: Vec<Agent> = world.waits.iter().map(|it| it.agent).collect();
             world.holds.retain(|it| waiting.contains(&it.agent));
-            let Some(at) = world.waits.iter().position(|it| world.is_ready(it)) else {
+            world.leaders.retain(|it| {
+                let agent = it.owner.map(|owner| Agent { session: it.session, owner });
+                agent.is_some_and(|agent| waiting.contains(&agent))
+            });
+            let leads_next =
+                |it: &AWait| matches!(it.goal, AGoal::Lead(_)) && world.before(it).is_empty();
+            let ready = |it: &AWait| world.is_ready(it) || leads_next(it);
+            let Some(at) = world.waits.iter().position(ready) else {
                 return waiting;
             };
             world.waits.remove(at);
         }
     }
 
-    /// The shortest way from a wait that can never end back to it; of several, the one with the
-    /// most senior members first.
+    /// The shortest way from a wait that can never end back to it, with a wait for a lock on it; of
+    /// several, the one with the most senior members first.
     pub(super) fn cycle(&self, arrival: u64) -> Option<Vec<Link>> {
         let stuck = self.deadlocked();
-        let start = self.waits.iter().find(|it| it.arrival == arrival)?.agent;
-        if !stuck.contains(&start) {
+        let wait = self.waits.iter().find(|it| it.arrival == arrival && it.blocks())?;
+        if !stuck.contains(&wait.agent) {
             return None;
         }
-        (1..=stuck.len()).find_map(|length| self.path(start, start, length, &stuck))
-    }
-
-    pub(super) fn path(
-        &self,
-        from: Agent,
-        to: Agent,
-        length: usize,
-        stuck: &[Agent],
-    ) -> Option<Vec<Link>> {
-        let mut waits = self.waits.iter();
-        let wait = waits.find(|it| it.agent == from && !matches!(it.goal, AGoal::Lead(_)))?;
-        let mut next: Vec<(Agent, Name)> = Vec::new();
-        for (lock, agent) in self.in_the_way(wait) {
-            if stuck.contains(&agent) && !next.iter().any(|(other, _)| *other == agent) {
-                next.push((agent, lock));
-            }
-        }
-        if next.len() > 1 {
-            next.retain(|(agent, _)| *agent != from);
-        }
-        next.sort();
-        for (agent, lock) in next {
-            let link = Link { waiter: from, lock };
-            if length == 1 {
-                if agent == to {
-                    return Some(vec![link]);
-                }
-            } else if agent != to
-                && let Some(mut rest) = self.path(agent, to, length - 1, stuck)
-            {
-                rest.insert(0, link);
-                return Some(rest);
-            }
-        }
-        None
+        let mut search = Search { model: self, to: wait.agent, stuck, hopeless: BTreeSet::new() };
+        (1..=2 * search.stuck.len()).find_map(|length| search.path(wait.agent, length, false))
     }
 
     pub(super) fn victim(&self, cycle: &[Link], choice: Victim) -> Agent {
-        let mut agents: Vec<Agent> = cycle.iter().map(|link| link.waiter).collect();
+        let locks = cycle.iter().filter(|link| !link.election);
+        let mut agents: Vec<Agent> = locks.map(|link| link.waiter).collect();
         agents.sort_by_key(|&agent| std::cmp::Reverse(agent));
         let holds = |agent| self.holds.iter().filter(|it| it.agent == agent).count();
         let priority = |agent: Agent| {
@@ -216,5 +203,64 @@ impl Model {
             Victim::FewestLocks => *agents.iter().min_by_key(|&&it| holds(it)).expect("some"),
             Victim::LowestPriority => *agents.iter().min_by_key(|&&it| priority(it)).expect("some"),
         }
+    }
+}
+
+/// The search for a cycle.
+struct Search<'a> {
+    model: &'a Model,
+    to: Agent,
+    stuck: Vec<Agent>,
+    /// From where, in so many steps, and after a wait for a lock or not, there is no way.
+    hopeless: BTreeSet<(Agent, usize, bool)>,
+}
+
+impl Search<'_> {
+    fn path(&mut self, from: Agent, length: usize, by_lock: bool) -> Option<Vec<Link>> {
+        if self.hopeless.contains(&(from, length, by_lock)) {
+            return None;
+        }
+        let mut waits = self.model.waits.iter();
+        let wait = waits.find(|it| it.agent == from && it.blocks())?;
+        let mut next: Vec<(Agent, Name, bool)> = Vec::new();
+        let locks = self.model.in_the_way(wait).into_iter();
+        let locks = locks.map(|(lock, agent)| (agent, lock, false));
+        let rivals = self.model.before(wait).into_iter();
+        let elections = rivals.filter_map(|agent| match &wait.goal {
+            AGoal::Lead(campaign) => Some((agent, campaign.election.clone(), true)),
+            _ => None,
+        });
+        for (agent, name, election) in locks.chain(elections) {
+            if self.stuck.contains(&agent) && !next.iter().any(|(other, ..)| *other == agent) {
+                next.push((agent, name, election));
+            }
+        }
+        if next.len() > 1 {
+            next.retain(|(agent, ..)| *agent != from);
+        }
+        next.sort();
+        for (agent, lock, election) in next {
+            let link = Link { waiter: from, lock, election };
+            let by_lock = by_lock || !election;
+            if length == 1 {
+                if agent == self.to && by_lock {
+                    return Some(vec![link]);
+                }
+            } else if agent != self.to
+                && let Some(mut rest) = self.path(agent, length - 1, by_lock)
+            {
+                rest.insert(0, link);
+                return Some(rest);
+            }
+        }
+        self.hopeless.insert((from, length, by_lock));
+        None
+    }
+}
+
+impl AWait {
+    /// Whether its thread of control does nothing else meanwhile.
+    pub(super) fn blocks(&self) -> bool {
+        !matches!(&self.goal, AGoal::Lead(campaign) if campaign.owner.is_none())
     }
 }

@@ -61,7 +61,7 @@ impl Model {
             Call::Campaign(campaign) => self.campaign(id, request, campaign),
             Call::Proclaim { election, term, value } => {
                 most(value.len(), self.config.limits.value_bytes, Scarce::ValueBytes)?;
-                match self.leads(id, election, *term) {
+                match self.leads(id, election, *term).filter(|it| it.deposed.is_none()) {
                     None => Err(Error::NotLeader(election.clone())),
                     Some(leader) => {
                         leader.value = value.clone();
@@ -142,7 +142,10 @@ impl Model {
             (Kept::Lead, Call::Campaign(campaign)) => {
                 let mut leaders = self.leaders.iter();
                 let leader = leaders.find(|it| {
-                    it.election == campaign.election && it.session == id && it.request == request
+                    it.election == campaign.election
+                        && it.session == id
+                        && it.request == request
+                        && it.deposed.is_none()
                 });
                 leader.map(|it| Reply::Elected { term: it.term }).ok_or(Error::Lost)
             }
