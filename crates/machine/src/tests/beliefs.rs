@@ -11,9 +11,9 @@ use crate::*;
 /// Moments are told apart by seconds.
 const UNIT: Duration = Duration::from_secs(1);
 /// The leader's time-to-live, in units.
-const TTL: u64 = 3;
+const TTL: u64 = 2;
 /// So far time passes.
-const HORIZON: u64 = 8;
+const HORIZON: u64 = 5;
 
 #[test]
 fn no_two_believe_that_they_lead() {
@@ -51,6 +51,8 @@ enum Said {
 struct Believer {
     session: SessionId,
     campaign: bool,
+    /// The answer to that has come; what comes again is no news.
+    answered: bool,
     /// Until when its session is certain to live.
     lease: u64,
     ttl: u64,
@@ -69,7 +71,8 @@ impl Believer {
 
     fn hear(&mut self, now: u64) {
         match self.unheard.pop_front().expect("there is something to hear") {
-            Said::Elected(term) => self.leads = Some(term),
+            Said::Elected(_) if self.answered => {}
+            Said::Elected(term) => (self.leads, self.answered) = (Some(term), true),
             Said::Over(term) => self.over(term),
             Said::Renewed { sent, over } => {
                 over.into_iter().for_each(|term| self.over(term));
@@ -111,6 +114,7 @@ impl World {
             Believer {
                 session,
                 campaign: false,
+                answered: false,
                 lease: ttl,
                 ttl,
                 leads: None,
@@ -166,7 +170,8 @@ impl World {
 
     fn request(&self, who: usize, number: u64, call: Call) -> Command {
         let session = self.believers[who].session;
-        Command::Request { session, request: RequestId(number), received: RequestId(0), call }
+        let (request, received) = (RequestId(number), RequestId(0));
+        Command::Request { session, request, received, via: Via::Stream, call }
     }
 
     fn campaign(&self, who: usize) -> Call {

@@ -95,7 +95,7 @@ fn every_mutation_of_the_machine_is_noticed() {
         Mutation::CandidatesIgnored,
     ] {
         let mut seen = Seen::default();
-        let noticed = (0..20_000).find(|&seed| run(seed, Some(mutation), &mut seen).is_err());
+        let noticed = (0..80_000).find(|&seed| run(seed, Some(mutation), &mut seen).is_err());
         assert!(noticed.is_some(), "{mutation:?} goes unnoticed");
     }
 }
