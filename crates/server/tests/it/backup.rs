@@ -22,6 +22,7 @@ async fn busy(options: &Options) -> (Node, Token) {
         grace: std::time::Duration::ZERO,
         value: b"here".to_vec(),
         patience: Patience::Forever,
+        owner: None,
     };
     let led = ask(&node, session, 3, Call::Campaign(campaign)).await.expect("the node is up");
     let Ok(Reply::Elected { term }) = led else { panic!("it does not lead, but {led:?}") };

@@ -129,7 +129,10 @@ async fn a_full_disk_with_a_snapshot_due_ends_grants_and_nothing_else() {
     let full = || node.trouble().is_some_and(|trouble| trouble.contains("the disk is full"));
     while node.since_snapshot().0 < 500 || !(failed() || full()) {
         let kept = node.propose(Command::KeepAlive { sessions: vec![session] }).await;
-        assert_eq!(kept.expect("the node is up"), Ok(Reply::Alive { gone: Vec::new() }));
+        assert_eq!(
+            kept.expect("the node is up"),
+            Ok(Reply::Alive { gone: Vec::new(), deposed: Vec::new() })
+        );
     }
     let refused = ask(&node, session, 2, Call::Acquire(Acquire::exclusive("b"))).await;
     refused.expect_err("nothing is granted");
