@@ -47,7 +47,7 @@ pub(crate) fn judge(index: &Index<'_>, verdict: &mut Verdict) {
             _ => {}
         }
     }
-    let full = full_disks(index.events);
+    let faults = faults(index.events);
     for (place, event) in index.events.iter().enumerate() {
         let Event::Exited { name, ending, said, at } = event else { continue };
         let Some((process, started)) =
@@ -61,7 +61,7 @@ pub(crate) fn judge(index: &Index<'_>, verdict: &mut Verdict) {
         }
         verdict.judged(Rule::Exit, 1);
         let events = index.events;
-        let refused = full.iter().any(|(from, to)| *from < *at && *to > events[started].at());
+        let refused = faults.iter().any(|(from, to)| *from < *at && *to > events[started].at());
         if let Some(wrong) = wrong(&events[started], process, *ending, refused) {
             let says = format!("{name} ended with {ending}, {wrong}; it said: {said}");
             let ran = process.ran.map(|(.., place)| place);
@@ -70,14 +70,13 @@ pub(crate) fn judge(index: &Index<'_>, verdict: &mut Verdict) {
     }
 }
 
-/// When the disk was full, so that the node may refuse.
-fn full_disks(events: &[Event]) -> Vec<(Time, Time)> {
-    let is_disk = |kind: &str| ["full-disk", "no-room"].contains(&kind);
+/// When there were faults, so that a node may answer that it cannot: its disk is full, or it stops.
+fn faults(events: &[Event]) -> Vec<(Time, Time)> {
     let mut edges: Vec<(Time, bool)> = Vec::new();
     for event in events {
         match event {
-            Event::FaultBegan { kind, at } if is_disk(kind) => edges.push((*at, true)),
-            Event::FaultEnded { kind, at } if is_disk(kind) => edges.push((*at, false)),
+            Event::FaultBegan { at, .. } => edges.push((*at, true)),
+            Event::FaultEnded { at, .. } => edges.push((*at, false)),
             _ => {}
         }
     }
@@ -114,7 +113,7 @@ fn wrong(started: &Event, process: &Process, ending: Ending, refused: bool) -> O
         12 => None,
         10 => because(*try_once && !ran, "though it was to wait, or ran its command"),
         11 => because(timeout.is_some() && !ran, "though it had no time limit, or ran its command"),
-        14 => because(refused && !ran, "though the node had no reason to refuse"),
+        17 => because(refused && !ran, "though the node had no reason to refuse"),
         13 => because(!ran, "though its command ran"),
         code if code == *promised => Some("as its command should have, which did not".to_owned()),
         _ => Some("which says nothing that can have happened".to_owned()),

@@ -394,7 +394,7 @@ fn exit_codes_that_do_not_say_what_happened_are_found() {
 }
 
 #[test]
-fn a_refusal_is_an_exit_code_only_while_the_disk_is_full() {
+fn that_a_node_cannot_is_an_exit_code_only_during_faults() {
     let history = |from| {
         broken(&[
             Event::Started {
@@ -407,7 +407,7 @@ fn a_refusal_is_an_exit_code_only_while_the_disk_is_full() {
                 code: 3,
                 at: 10,
             },
-            Event::Exited { name: "p".into(), ending: Ending::Code(14), said: "".into(), at: 40 },
+            Event::Exited { name: "p".into(), ending: Ending::Code(17), said: "".into(), at: 40 },
             Event::FaultBegan { kind: "full-disk".into(), at: from },
             Event::FaultEnded { kind: "full-disk".into(), at: from + 5 },
         ])
