@@ -4,6 +4,8 @@ use std::io::Write as _;
 
 use conclave_server::{Node, Options, ServeOptions, Server};
 
+#[path = "../../tests/it/support/crowd.rs"]
+mod crowd;
 #[path = "../../tests/it/support/node.rs"]
 mod node;
 
@@ -14,8 +16,13 @@ async fn main() {
     match arguments[..] {
         ["acquire", directory] => acquire(directory).await,
         ["serve", address, directory] => serve(address, directory).await,
+        ["clients", address, count] => {
+            crowd::clients(address, count.parse().expect("a number"), say)
+        }
         _ => {
-            eprintln!("a part of tests: conclave-test-process acquire DATA | serve ADDRESS DATA");
+            eprintln!(
+                "a part of tests: conclave-test-process acquire DATA | serve ADDRESS DATA | clients ADDRESS COUNT"
+            );
             std::process::exit(2);
         }
     }

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unused_imports, unused_macros, reason = "each test uses some of it")]
 
+pub(crate) mod crowd;
 pub(crate) mod node;
 pub(crate) mod stream;
 
