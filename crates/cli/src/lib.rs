@@ -23,6 +23,7 @@ use std::process::ExitCode;
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use conclave_sim::{Beyond, SpecError, TraceError};
+use serde_json::json;
 use thiserror::Error;
 
 pub use simulate::{clients, find, places, simulate};
@@ -53,9 +54,11 @@ Exit codes:
   14   the node refuses: no right to that, or no such thing
   15   a deadlock, or what could become one: release what you hold and try again
   16   a certificate is not accepted: expired, for another name, or of an unknown authority
+  17   a node answers, but cannot do that now: its disk is full, say
   126  the command cannot be executed
   127  there is no such command
-  130  stopped by Ctrl-C";
+  130  stopped by Ctrl-C
+With --json, an error is a line on standard error: {\"error\":{\"code\":…,\"message\":…,\"exit\":…}}";
 
 /// The exit codes of a node, for `--help`.
 const UP_CODES: &str = "\
@@ -124,9 +127,12 @@ pub enum Command {
     Up(commands::up::Args),
     /// Hold a lock, and run a command meanwhile
     #[command(after_help = service_help(commands::lock::HELP))]
+    #[command(override_usage = "conclave lock [OPTIONS] <NAME> [COMMAND]...\n       \
+                                conclave lock [OPTIONS] <NAME>... -- [COMMAND]...")]
     Lock(Box<commands::lock::Args>),
     /// Stand in an election, and run a command while leading
     #[command(after_help = service_help(commands::elect::HELP))]
+    #[command(override_usage = "conclave elect [OPTIONS] <NAME> [COMMAND]...")]
     Elect(Box<commands::elect::Args>),
     /// Say who leads an election, now and whenever that changes
     #[command(after_help = service_help(commands::observe::HELP))]
@@ -318,6 +324,22 @@ impl Failure {
     }
 }
 
+impl Failure {
+    /// What programs go by: it does not change with the wording.
+    pub fn slug(&self) -> &str {
+        match self {
+            Self::UnknownId { .. } => "unknown-algorithm",
+            Self::Usage(_) => "usage",
+            Self::Impossible(_) => "impossible",
+            Self::BeyondModel { .. } => "beyond-model",
+            Self::Service(trouble) => trouble.slug(),
+            Self::File { .. } => "file",
+            Self::Trace { .. } => "trace",
+            Self::Output(_) => "output",
+        }
+    }
+}
+
 fn suggest(nearest: &[&str]) -> String {
     match nearest {
         [] => "; `conclave list --mutants` shows all".to_owned(),
@@ -338,6 +360,7 @@ pub fn main() -> ExitCode {
             let arguments = arguments.map(|argument| argument.to_string_lossy().into_owned());
             return service::guard::guard(&arguments.collect::<Vec<_>>());
         }
+        Some(service::release::RELEASE) => return service::release::release(),
         Some(service::guard::BECOME) => {
             return service::guard::become_command(&arguments.collect::<Vec<_>>());
         }
@@ -353,11 +376,29 @@ pub fn main() -> ExitCode {
         }
         _ => {}
     }
-    let matches = program().get_matches();
+    let program = program();
+    let arguments = service::command_line::separate(&program, std::env::args_os().collect());
+    let asks_json = arguments.iter().take_while(|word| *word != "--").any(|word| word == "--json");
+    let matches = program.try_get_matches_from(arguments).unwrap_or_else(|error| {
+        if asks_json && error.use_stderr() {
+            let text = error.to_string();
+            let text = text.trim_start_matches("error: ").lines().next().unwrap_or_default();
+            complain(
+                &Terminal::new(&TerminalArgs::default()),
+                &Failure::Usage(text.to_owned()),
+                true,
+            );
+            std::process::exit(error.exit_code());
+        }
+        error.exit()
+    });
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let terminal = Terminal::new(&cli.terminal);
     let mut out = terminal.stdout();
     let given = matches.subcommand().map(|(name, given)| spec_args::given(name, given));
+    let json = matches.subcommand().is_some_and(|(_, matches)| {
+        matches.try_get_one::<bool>("json").ok().flatten().copied().unwrap_or_default()
+    });
     let done = cli.command.perform(&terminal, &given.unwrap_or_default(), &mut out);
     match done.and_then(|done| out.flush().map(|()| done).map_err(Failure::Output)) {
         Ok(Done::Well) => ExitCode::SUCCESS,
@@ -365,17 +406,28 @@ pub fn main() -> ExitCode {
         Ok(Done::Stopped) => ExitCode::from(6),
         Ok(Done::Interrupted) => ExitCode::from(130),
         Ok(Done::Code(code)) => ExitCode::from(code),
-        // Whoever read the output has seen enough.
+        // The reader of the output has seen enough.
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
         }
         Err(failure) => {
-            let (red, plain) = terminal::style(terminal::ERROR);
-            // Standard error may be closed, too; then there is nobody to tell.
-            let _ = writeln!(terminal.stderr(), "{red}error:{plain} {failure}");
+            complain(&terminal, &failure, json);
             ExitCode::from(failure.code())
         }
     }
+}
+
+/// Says why something was not done.
+fn complain(terminal: &Terminal, failure: &Failure, json: bool) {
+    // Standard error may be closed, too; then there is nobody to tell.
+    let _ = if json {
+        let (code, message) = (failure.slug(), failure.to_string());
+        let error = json!({ "code": code, "message": message, "exit": failure.code() });
+        writeln!(terminal.stderr(), "{}", json!({ "error": error }))
+    } else {
+        let (red, plain) = terminal::style(terminal::ERROR);
+        writeln!(terminal.stderr(), "{red}error:{plain} {failure}")
+    };
 }
 
 /// The command line. A variable that stands for a flag may say yes and no in any of the usual ways.

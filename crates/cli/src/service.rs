@@ -4,10 +4,14 @@
 mod attend;
 mod boottime;
 mod child;
+pub(crate) mod command_line;
 mod connect;
 mod descriptors;
 mod foreground;
 pub(crate) mod guard;
+mod nested;
+pub(crate) mod release;
+mod run;
 mod show;
 mod signals;
 mod span;
@@ -22,15 +26,18 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 pub(crate) use attend::{Attended, Holding, Stay, attend};
-pub(crate) use child::{Child, find};
+pub(crate) use child::{Child, Ties, find};
 pub use connect::ServiceArgs;
+pub(crate) use connect::{HASTE, silence};
+pub(crate) use nested::{Nest, Nested, Stands, Wanted};
+pub(crate) use run::{Run, outlast};
 pub(crate) use show::{age_ms, chain, label, mode, plural, tenure, text, who};
 pub(crate) use signals::Signals;
 pub(crate) use span::{span, spell};
 pub use trouble::Trouble;
 pub(crate) use voice::Voice;
 
-use conclave_client::Session;
+use conclave_client::{Error, Loss, Session};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::runtime::Runtime;
@@ -63,17 +70,30 @@ pub(crate) fn name(given: Option<&String>, command: &[OsString]) -> String {
 }
 
 /// For how long the end of a session is waited for.
-const FAREWELL: Duration = Duration::from_secs(2);
+const FAREWELL: Duration = Duration::from_secs(1);
 
-/// Ends a session and all that it holds. If no node can be told, it ends by itself when its time is over.
-pub(crate) async fn farewell(session: Session, voice: &Voice) {
-    let ttl = session.ttl();
-    let closed = tokio::time::timeout(FAREWELL, session.close()).await;
-    if closed.is_err() {
-        let text =
-            format!("no node could be told that it is over; others wait for up to {}", spell(ttl));
-        voice.verbosely("untold", &text);
+/// Ends a session and all that it holds. If no node can be told at once, another process tells it as soon as that is
+/// possible, and this one goes on.
+pub(crate) async fn farewell(session: Session, service: &ServiceArgs, voice: &Voice) {
+    let credentials = session.credentials();
+    match tokio::time::timeout(FAREWELL, session.close()).await {
+        // It could not be renewed; and while its node is down, it does not get older there.
+        Err(_) | Ok(Err(Error::SessionLost(Loss::Expired))) => {}
+        Ok(_) => return,
     }
+    let Some(credentials) = credentials else { return };
+    let ttl = spell(credentials.ttl());
+    let text = match release::in_background(&credentials, service.environment()) {
+        Ok(()) => format!(
+            "no node could be told yet that it is over; a process in the background goes on trying for {}, and \
+             others wait until then, or for up to {ttl} of the node's time",
+            spell(release::patience(&credentials)),
+        ),
+        Err(error) => format!(
+            "no node could be told that it is over, and others wait for up to {ttl} of the node's time ({error})"
+        ),
+    };
+    voice.say("untold", &text);
 }
 
 /// Ends as a command has ended.

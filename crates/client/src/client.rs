@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use crate::acquire::millis;
 use crate::book::Shared;
-use crate::line::{Rpc, run};
+use crate::line::{Line, Rpc, run};
 use crate::{Credentials, Error, Options, Session, SessionOptions};
 
 /// A client of the service. Clones are the same client.
@@ -93,8 +93,12 @@ impl Client {
         let only = shared.options.endpoints.len() == 1;
         let settles =
             |error: &Error| !error.may_pass() || only && matches!(error, Error::Untrusted(_));
-        let settled =
-            line.wait_for(|line| line.rpc.is_some() || line.error.as_ref().is_some_and(settles));
+        let tried = |line: &Line| {
+            shared.options.once && line.failures as usize >= shared.options.endpoints.len()
+        };
+        let settled = line.wait_for(|line| {
+            line.rpc.is_some() || line.error.as_ref().is_some_and(settles) || tried(line)
+        });
         let settled = tokio::time::timeout(shared.options.connect_timeout, settled).await;
         let line = match settled {
             Ok(Ok(line)) => line.clone(),

@@ -154,7 +154,7 @@ impl Error {
     }
 
     /// Whether another try, or another server, may do better.
-    pub(crate) fn may_pass(&self) -> bool {
+    pub fn may_pass(&self) -> bool {
         matches!(self, Self::Unreachable(_) | Self::Unavailable(_) | Self::Untrusted(_))
     }
 }

@@ -35,6 +35,8 @@ pub(crate) struct Line {
     pub(crate) rpc: Option<Rpc>,
     /// Why the last attempt failed.
     pub(crate) error: Option<Error>,
+    /// How many attempts have failed in a row.
+    pub(crate) failures: u32,
 }
 
 /// Shows the client's token with every call.
@@ -103,7 +105,7 @@ impl Shared {
             match self.dial(place, bearer).await {
                 Ok((rpc, wire)) => {
                     let (outbox, asks) = mpsc::unbounded_channel();
-                    self.line.send_replace(Line { rpc: Some(rpc), error: None });
+                    self.line.send_replace(Line { rpc: Some(rpc), ..Line::default() });
                     self.visit(|book| {
                         book.outbox = Some(outbox);
                         book.repeat_all();
@@ -112,13 +114,13 @@ impl Shared {
                     });
                     let error = self.talk(wire, asks).await;
                     self.visit(|book| book.outbox = None);
-                    self.line.send_replace(Line { rpc: None, error: Some(error) });
+                    self.line.send_replace(Line { error: Some(error), ..Line::default() });
                     // It was fine until now, and may be again.
                     failures = 0;
                 }
                 Err(error) => {
-                    self.line.send_replace(Line { rpc: None, error: Some(error) });
                     failures += 1;
+                    self.line.send_replace(Line { rpc: None, error: Some(error), failures });
                 }
             }
             next += 1;

@@ -29,6 +29,8 @@ pub struct Options {
     pub longest_pause: Duration,
     /// What leases are counted by.
     pub time: TimeSource,
+    /// Whether to give up as soon as each server has been tried once, rather than to try until `connect_timeout`.
+    pub once: bool,
 }
 
 impl Options {
@@ -44,6 +46,7 @@ impl Options {
             host: machine(),
             connect_timeout: Duration::from_secs(5),
             longest_pause: Duration::from_secs(2),
+            once: false,
             time: TimeSource::default(),
         }
     }
@@ -117,6 +120,13 @@ impl Options {
     #[must_use]
     pub fn time(mut self, time: TimeSource) -> Self {
         self.time = time;
+        self
+    }
+
+    /// The same, but gives up as soon as each server has been tried once.
+    #[must_use]
+    pub fn once(mut self) -> Self {
+        self.once = true;
         self
     }
 

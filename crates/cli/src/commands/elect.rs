@@ -1,27 +1,29 @@
 //! `conclave elect`.
 
+mod nested;
+
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use conclave_client::{Candidacy, Error, Leadership, Session};
+use conclave_client::{Candidacy, Client, Error, Leadership, Loss, Session};
 use serde_json::json;
 
-use super::lock::Keep;
+use super::lock::{Keep, RETRY};
 use crate::service::{
-    Attended, Child, Holding, ServiceArgs, Signals, Stay, Trouble, Voice, attend, end_as, farewell,
-    find, span, spell, text, wait,
+    Attended, Nest, Nested, Run, ServiceArgs, Signals, Stay, Trouble, Voice, end_as, farewell, find,
+    outlast, span, spell, text, wait,
 };
 use crate::{Done, Failure, Terminal};
 
 /// What to know, for `--help`.
 pub const HELP: &str = "\
 Examples:
-  conclave elect web -- ./serve                    run it on one machine at a time
-  conclave elect web --rank 10 --preempt -- ./serve   here rather than anywhere of lower rank
-  conclave elect web --value http://a:80 -- ./serve   and let `conclave observe web` show where
-  conclave elect web --once -- ./migrate           once: lead, run, resign
+  conclave elect web ./serve                       run it on one machine at a time
+  conclave elect web --rank 10 --preempt ./serve   here rather than anywhere of lower rank
+  conclave elect web --value http://a:80 ./serve   and let `conclave observe web` show where
+  conclave elect web --once ./migrate              once: lead, run, resign
   conclave elect web                               lead until Ctrl-C, and print the term
 
 The command is run as `conclave lock` runs one (see there), with
@@ -89,6 +91,22 @@ enum Over {
     Barred(Duration),
 }
 
+/// How the program ends.
+enum Ending {
+    Done(Done),
+    /// As the command has.
+    Command(ExitStatus, bool),
+}
+
+impl Ending {
+    fn end(self) -> Done {
+        match self {
+            Self::Done(done) => done,
+            Self::Command(status, had_terminal) => end_as(status, had_terminal),
+        }
+    }
+}
+
 /// Stands in an election, and runs a command while leading.
 pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<Done, Failure> {
     let stay = Stay::new(args.keep.ttl, args.keep.grace)?;
@@ -106,8 +124,18 @@ async fn stand(
 ) -> Result<Done, Failure> {
     let voice = Voice::new(terminal, text(&args.election), &args.service, args.keep.verbose);
     let mut signals = Signals::listen().map_err(Failure::Output)?;
+    if !args.keep.new_session
+        && let Some(mut outer) = Nested::join(args.service.fingerprint()).await
+    {
+        loop {
+            let over = nested::lead(args, &mut outer, &mut signals, &voice, out).await?;
+            if let Some(ending) = args.goes_on(over, &mut signals, &voice).await? {
+                return Ok(ending.end());
+            }
+        }
+    }
     let client = tokio::select! {
-        client = args.service.connect() => client?,
+        client = args.service.connect_within(args.timeout.unwrap_or(Duration::MAX)) => client?,
         signal = signals.stop() => return Ok(Done::signal(signal as i32)),
     };
     let (mut again, mut kept) = (false, None);
@@ -122,33 +150,51 @@ async fn stand(
         let session = match opened {
             Ok(session) => session,
             // It was let in before, and will be when a node is up again.
-            Err(Error::Unreachable(_)) if again => continue,
+            Err(error) if again && error.may_pass() => {
+                tokio::time::sleep(RETRY).await;
+                continue;
+            }
             Err(error) => return Err(args.service.failure(error)),
         };
-        let over = match lead(args, stay, &session, &mut signals, &voice, out).await {
-            Ok(over) => over,
+        let over = match lead(args, stay, &client, &session, &mut signals, &voice, out).await {
+            Ok(over) => args.goes_on(over, &mut signals, &voice).await,
+            Err(failure) => Err(failure),
+        };
+        match over {
+            // The same session stands again: an operator who deposed it means this one.
+            Ok(None) => (again, kept) = (true, Some(session)),
+            Ok(Some(done)) => {
+                farewell(session, &args.service, &voice).await;
+                return Ok(done.end());
+            }
             Err(failure) => {
-                farewell(session, &voice).await;
+                farewell(session, &args.service, &voice).await;
                 return Err(failure);
             }
-        };
-        let election = text(&args.election);
+        }
+    }
+}
+
+impl Args {
+    /// How the program ends after a leadership; nothing if it stands again.
+    async fn goes_on(
+        &self,
+        over: Over,
+        signals: &mut Signals,
+        voice: &Voice,
+    ) -> Result<Option<Ending>, Failure> {
         match over {
-            Over::Done(done) => {
-                farewell(session, &voice).await;
-                return Ok(done);
-            }
+            Over::Done(done) => return Ok(Some(Ending::Done(done))),
             Over::Ended(status, had_terminal) => {
-                farewell(session, &voice).await;
-                return Ok(end_as(status, had_terminal));
+                return Ok(Some(Ending::Command(status, had_terminal)));
             }
-            Over::Lost(why) if args.once => {
-                farewell(session, &voice).await;
+            Over::Lost(why) if self.once => {
+                let election = text(&self.election);
                 return Err(Trouble::Lost(format!("leads {election} no more: {why}")).into());
             }
             Over::Lost(why) => voice.say("lost", &format!("leads no more: {why}; stands again")),
             Over::NeverLed(why) => {
-                voice.say("lost", &format!("was not elected yet: {why}; stands again"));
+                voice.say("stands-again", &format!("did not lead yet: {why}; stands again"));
             }
             Over::Barred(left) => {
                 let left_text = spell(left);
@@ -157,20 +203,56 @@ async fn stand(
                 tokio::select! {
                     () = tokio::time::sleep(left) => {}
                     signal = signals.stop() => {
-                        farewell(session, &voice).await;
-                        return Ok(Done::signal(signal as i32));
+                        return Ok(Some(Ending::Done(Done::signal(signal as i32))));
                     }
                 }
             }
         }
-        // The same session stands again: an operator who deposed it means this one.
-        (again, kept) = (true, Some(session));
+        Ok(None)
+    }
+
+    /// What the command is told.
+    fn environment(&self, term: u64, session: u64) -> Vec<(&'static str, String)> {
+        let mut environment = self.service.environment();
+        environment.extend([
+            ("CONCLAVE_ELECTION", self.election.clone()),
+            ("CONCLAVE_TERM", term.to_string()),
+            ("CONCLAVE_TOKEN", term.to_string()),
+            ("CONCLAVE_SESSION", session.to_string()),
+        ]);
+        environment
+    }
+
+    /// Without a command, says what is led.
+    fn print_term(&self, term: u64, session: u64, out: &mut dyn Write) -> Result<(), Failure> {
+        if self.service.json {
+            let election = &self.election;
+            writeln!(out, "{}", json!({ "election": election, "term": term, "session": session }))?;
+        } else {
+            writeln!(out, "{term}")?;
+        }
+        out.flush()?;
+        Ok(())
+    }
+}
+
+/// What to tell a user about an election that was not won.
+fn not_elected(args: &Args, error: Error) -> Failure {
+    let election = text(&args.election);
+    match error {
+        Error::TimedOut => Trouble::TimedOut(format!(
+            "not elected in {election} within {}; `conclave observe --once {election}` tells who leads",
+            spell(args.timeout.unwrap_or_default()),
+        ))
+        .into(),
+        error => args.service.failure(error),
     }
 }
 
 async fn lead(
     args: &Args,
     stay: Stay,
+    client: &Client,
     session: &Session,
     signals: &mut Signals,
     voice: &Voice,
@@ -178,7 +260,9 @@ async fn lead(
 ) -> Result<Over, Failure> {
     let mut candidacy = Candidacy::new(&args.election).rank(args.rank).value(args.value.as_bytes());
     // The command is to be dead before the node gives the leadership to another.
-    candidacy = candidacy.grace(stay.grace + stay.margin());
+    // More than ten minutes no node grants; it waits for the leader, or for the end of the lease, in any case.
+    let grace = (stay.grace + stay.margin()).min(Duration::from_secs(600));
+    candidacy = candidacy.grace(grace);
     if args.preempt {
         candidacy = candidacy.preempt();
     }
@@ -192,31 +276,34 @@ async fn lead(
     };
     let leadership = match elected {
         Ok(leadership) => leadership,
-        Err(Error::SessionLost(why)) => return Ok(Over::NeverLed(why.to_string())),
-        Err(Error::Barred { left, .. }) => return Ok(Over::Barred(left)),
-        Err(error) => {
-            let election = text(&args.election);
-            return Err(match error {
-                Error::TimedOut => Trouble::TimedOut(format!(
-                    "not elected in {election} within {}; `conclave observe --once {election}` tells \
-                     who leads",
-                    spell(args.timeout.unwrap_or_default()),
-                ))
-                .into(),
-                error => args.service.failure(error),
-            });
+        Err(Error::SessionLost(Loss::Expired | Loss::Gone)) => {
+            return Ok(Over::NeverLed("no node has answered for longer than --ttl".to_owned()));
         }
+        Err(Error::SessionLost(why)) => {
+            let election = text(&args.election);
+            return Err(Trouble::Lost(format!("stands no more in {election}: {why}")).into());
+        }
+        Err(Error::Barred { left, .. }) => return Ok(Over::Barred(left)),
+        Err(error) => return Err(not_elected(args, error)),
     };
     voice.verbosely("leads", &format!("leads with term {}", leadership.term()));
     let over = if args.command.is_empty() {
         without_command(args, &leadership, signals, out).await
     } else {
-        with_command(args, stay, session, &leadership, signals).await
+        match with_command(args, stay, client, session, &leadership, signals).await {
+            Ok((over @ Over::Ended(..), nest)) if nest.count() > 0 => {
+                drop(leadership);
+                outlast(&nest, signals, voice).await;
+                return Ok(over);
+            }
+            Ok((over, _)) => Ok(over),
+            Err(failure) => Err(failure),
+        }
     };
     if let Ok(Over::Lost(_)) = over
         && session.is_alive()
     {
-        // The command is gone, and whoever follows may lead. If no node answers, its lease ends.
+        // The command is gone, and another may lead. If no node answers, the lease ends.
         let _ = tokio::time::timeout(stay.ttl, leadership.resign()).await;
     }
     over
@@ -225,31 +312,29 @@ async fn lead(
 async fn with_command(
     args: &Args,
     stay: Stay,
+    client: &Client,
     session: &Session,
     leadership: &Leadership,
     signals: &mut Signals,
-) -> Result<Over, Failure> {
-    let term = leadership.term().to_string();
-    let mut environment = args.service.environment();
-    environment.extend([
-        ("CONCLAVE_ELECTION", args.election.clone()),
-        ("CONCLAVE_TERM", term.clone()),
-        ("CONCLAVE_TOKEN", term),
-        ("CONCLAVE_SESSION", session.id().to_string()),
-    ]);
-    let remaining = || session.remaining();
-    let child = Child::spawn(&args.command, environment, stay, remaining).await?;
-    let holding = Holding {
-        remaining: &remaining,
+) -> Result<(Over, Nest), Failure> {
+    let run = Run {
+        command: &args.command,
+        environment: args.environment(leadership.term(), session.id()),
+        stay,
+        service: &args.service,
+        client,
+        session,
         lost: Box::pin(leadership.lost()),
         asked_back: Box::pin(leadership.yielding()),
     };
-    Ok(match attend(child, signals, stay, holding).await {
+    let (attended, nest) = run.run(signals).await?;
+    let over = match attended {
         Attended::Ended { status, had_terminal } => Over::Ended(status, had_terminal),
         Attended::Lost(why) => Over::Lost(why),
         Attended::GaveWay => Over::Lost("it gave way to a better candidate".to_owned()),
         Attended::Unguarded => return Err(Trouble::unguarded(&text(&args.election)).into()),
-    })
+    };
+    Ok((over, nest))
 }
 
 /// Leads until somebody says to stop.
@@ -259,14 +344,7 @@ async fn without_command(
     signals: &mut Signals,
     out: &mut dyn Write,
 ) -> Result<Over, Failure> {
-    let (term, session) = (leadership.term(), leadership.session());
-    if args.service.json {
-        let election = &args.election;
-        writeln!(out, "{}", json!({ "election": election, "term": term, "session": session }))?;
-    } else {
-        writeln!(out, "{term}")?;
-    }
-    out.flush()?;
+    args.print_term(leadership.term(), leadership.session(), out)?;
     Ok(tokio::select! {
         loss = leadership.lost() => Over::Lost(loss.to_string()),
         _ = leadership.yielding() => Over::Lost("it gave way to a better candidate".to_owned()),

@@ -1,5 +1,8 @@
 //! `conclave lock`.
 
+mod nested;
+
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
@@ -9,24 +12,29 @@ use conclave_client::view::{Holder, Reasons};
 use conclave_client::{Acquire, Client, Error, Guard, Loss, Session, SessionOptions, Want};
 use serde_json::json;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::service::{
-    Attended, Child, Holding, ServiceArgs, Signals, Stay, Trouble, Voice, age_ms, attend, end_as,
-    farewell, find, name, plural, span, spell, text, wait, who,
+    Attended, HASTE, Nested, Run, ServiceArgs, Signals, Stay, Trouble, Voice, age_ms, end_as,
+    farewell, find, name, outlast, plural, silence, span, spell, text, wait, who,
 };
 use crate::{Done, Failure, Terminal};
 
 /// What to know, for `--help`.
 pub const HELP: &str = "\
 Examples:
-  conclave lock backup -- ./backup.sh                 one at a time, everywhere
-  conclave lock --try backup -- ./backup.sh           or not at all (exit code 10)
-  conclave lock --timeout 30s backup -- ./backup.sh   wait for half a minute at most (11)
-  conclave lock --shared site -- ./build              with others who share it
-  conclave lock --permits 3 upload -- ./upload        at most three at a time
-  conclave lock --permits 2/8 cpus -- make -j2        two of eight
-  conclave lock disk tape -- ./copy                   both at once, without deadlock
+  conclave lock backup ./backup.sh                    one at a time, everywhere
+  conclave lock --try backup ./backup.sh              or not at all (exit code 10)
+  conclave lock --timeout 30s backup ./backup.sh      wait for half a minute at most (11)
+  conclave lock --shared site ./build                 with others who share it
+  conclave lock --permits 3 upload ./upload           at most three at a time
+  conclave lock --permits 2/8 cpus make -j2           two of eight
+  conclave lock disk --and tape ./copy                both at once, without deadlock
+  conclave lock disk tape -- ./copy                   the same
   conclave lock backup                                hold it until Ctrl-C, and print the token
+
+The first word that is no flag is the lock, the next one begins the command. With a --, all words
+before it are locks.
 
 The command:
   It is run directly (for a line of shell: -- sh -c '…'), in a process group of its own, with standard
@@ -38,21 +46,46 @@ The command:
     CONCLAVE_ENDPOINTS  where the nodes are, so that a nested `conclave lock` finds them
   The lock is released when the command ends. What it leaves running in the background goes on without.
 
+Nested commands:
+  `conclave lock` and `conclave elect` within the command use its session: what they wait for and what it holds
+  belong to one thread of control, and a deadlock by way of both is found (exit code 15). So --ttl,
+  --name and --priority of the outer one hold for them, too. To lock what the outer one holds is refused, but
+  for --reentrant. Of several nested ones at the same time, one goes on for the outer command, and the others are
+  threads of control of their own. With --new-session, a nested one knows nothing of the outer one.
+  If nested ones are left in the background, `conclave lock` releases its own lock and waits for their end.
+
 When the lock is lost:
   If no node answers, the command gets SIGTERM in time to end before others may have the lock, and
-  SIGKILL after --grace; all of its group is dead a sixteenth of --ttl before the lease ends. If the
+  SIGKILL after --grace; all of its group is dead a sixteenth of --ttl (a minute at most) before the
+  lease ends. If the
   lock is lost already, because an operator took it, say, it gets SIGKILL at once: somebody else may
-  hold the lock by then. The same happens if `conclave lock` itself is killed (SIGTERM, --grace,
-  SIGKILL) or stopped for too long (SIGKILL): a second process watches. What has left the group, or has been
-  sent over the network, cannot be called back; for that, have what you write to refuse tokens
-  less than the greatest it has seen.";
+  hold the lock by then.
+  A second process, `lock-guard`, starts the command and knows its lease before that runs. If
+  `conclave lock` is killed, the guard ends the command (SIGTERM, --grace, SIGKILL) and releases the lock;
+  if it is stopped for too long, the command gets SIGKILL. If the guard is killed, the system kills the
+  command, and `conclave lock` the rest of its group.
+  If both are killed at the same moment, the system kills the command itself, but what that has started goes
+  on; if both are stopped, nothing ends the command. Nor can processes be ended that have left the group
+  (setsid) or belong to another user (sudo), nor what has been sent over the network be called back. For all
+  that, have what you write to refuse tokens less than the greatest it has seen.
+
+When the command ends and no node answers:
+  `conclave lock` ends with the command's exit code within a second, and a process in the background
+  releases the lock as soon as a node is there.
+
+While it waits for the lock:
+  If the node is down, it goes on waiting, and keeps its place in the queue as long as its session lives
+  (--ttl); after that it asks again. --try and --timeout answer in time whether a node is there or not.";
 
 /// Flags of `conclave lock`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// The lock, or several that are to be held at once
+    /// The lock; several that are to be held at once need a -- before the command
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
+    /// Hold this lock, too
+    #[arg(long = "and", value_name = "NAME")]
+    pub and: Vec<String>,
     /// Share it with others who do
     #[arg(long, env = "CONCLAVE_SHARED", conflicts_with = "permits")]
     pub shared: bool,
@@ -65,6 +98,9 @@ pub struct Args {
     /// Wait no longer than so
     #[arg(long, value_name = "TIME", env = "CONCLAVE_TIMEOUT", value_parser = span)]
     pub timeout: Option<Duration>,
+    /// Within a command that runs under the same lock, hold it once more
+    #[arg(long, env = "CONCLAVE_REENTRANT")]
+    pub reentrant: bool,
     /// How the lock is kept.
     #[command(flatten)]
     pub keep: Keep,
@@ -83,7 +119,7 @@ pub struct Keep {
     #[arg(long, value_name = "TIME", env = "CONCLAVE_TTL", value_parser = span)]
     #[arg(default_value = "15s")]
     pub ttl: Duration,
-    /// How long the command may take to end (by default a fifth of --ttl)
+    /// How long the command may take to end (by default a fifth of --ttl, a minute at most)
     #[arg(long, value_name = "TIME", env = "CONCLAVE_GRACE", value_parser = span)]
     pub grace: Option<Duration>,
     /// What others see (by default the command and the number of this process)
@@ -93,6 +129,9 @@ pub struct Keep {
     #[arg(long, value_name = "NUMBER", env = "CONCLAVE_PRIORITY", allow_negative_numbers = true)]
     #[arg(default_value_t = 0)]
     pub priority: i32,
+    /// Within a command that runs under a lock, be on one's own: a session that knows nothing of the other
+    #[arg(long)]
+    pub new_session: bool,
     /// Say what happens
     #[arg(long, short, env = "CONCLAVE_VERBOSE")]
     pub verbose: bool,
@@ -121,7 +160,7 @@ fn permits(text: &str) -> Result<(u32, u32), String> {
 pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<Done, Failure> {
     let stay = Stay::new(args.keep.ttl, args.keep.grace)?;
     if let Some(program) = args.command.first() {
-        find(program)?;
+        find(program).map_err(|trouble| args.hint(trouble))?;
     }
     wait(hold(args, stay, terminal, out))
 }
@@ -135,50 +174,85 @@ async fn hold(
     let Args { keep, command, service, .. } = args;
     let voice = Voice::new(terminal, args.subject(), service, keep.verbose);
     let mut signals = Signals::listen().map_err(Failure::Output)?;
+    if !keep.new_session
+        && let Some(outer) = Nested::join(service.fingerprint()).await
+    {
+        return nested::hold(args, outer, &mut signals, &voice, out).await;
+    }
+    let patience = Patience::begin(args);
     let client = tokio::select! {
-        client = service.connect() => client?,
+        client = service.connect_within(patience.left()) => client?,
         signal = signals.stop() => return Ok(Done::signal(signal as i32)),
     };
-    let session = keep.open(&client, command).await.map_err(|error| service.failure(error))?;
-    let guard = tokio::select! {
-        guard = args.acquire(&client, &session, &voice) => guard,
-        signal = signals.stop() => {
-            farewell(session, &voice).await;
-            return Ok(Done::signal(signal as i32));
-        }
-    };
-    let guard = match guard {
-        Ok(guard) => guard,
-        Err(failure) => {
-            farewell(session, &voice).await;
-            return Err(failure);
+    let mut again = false;
+    let (session, guard) = loop {
+        let opened = tokio::select! {
+            opened = keep.open(&client, command) => opened,
+            signal = signals.stop() => return Ok(Done::signal(signal as i32)),
+        };
+        let session = match opened {
+            Ok(session) => session,
+            // It was let in before, and will be when a node is up again.
+            Err(error) if again && error.may_pass() && !patience.is_over() => {
+                tokio::time::sleep(RETRY).await;
+                continue;
+            }
+            Err(error) => {
+                return Err(service.failure_within(error, patience.all(service.connect_timeout)));
+            }
+        };
+        let guard = tokio::select! {
+            guard = args.acquire(&client, &session, &patience, &voice) => guard,
+            signal = signals.stop() => {
+                farewell(session, service, &voice).await;
+                return Ok(Done::signal(signal as i32));
+            }
+        };
+        match guard {
+            Ok(guard) => break (session, guard),
+            // The wait goes on when a node is up again.
+            Err(Error::SessionLost(Loss::Expired | Loss::Gone)) if !patience.is_over() => {
+                let text = format!(
+                    "no node has answered for longer than --ttl {}, and the place in the queue is lost; asks again",
+                    spell(keep.ttl),
+                );
+                voice.say("asks-again", &text);
+                again = true;
+            }
+            Err(error) => {
+                farewell(session, service, &voice).await;
+                return Err(args.not_acquired(error));
+            }
         }
     };
     voice.verbosely("held", &format!("held with token {}", guard.token()));
     if command.is_empty() {
-        return without_command(args, session, &guard, &mut signals, &voice, out).await;
+        return without_command(args, &client, session, &guard, &mut signals, &voice, out).await;
     }
     let mut environment = service.environment();
-    environment.extend([
-        ("CONCLAVE_LOCK", args.names.join("\n")),
-        ("CONCLAVE_TOKEN", guard.token().to_string()),
-        ("CONCLAVE_SESSION", session.id().to_string()),
-    ]);
-    let remaining = || session.remaining();
-    let child = match Child::spawn(command, environment, stay, remaining).await {
-        Ok(child) => child,
-        Err(trouble) => {
-            farewell(session, &voice).await;
-            return Err(trouble.into());
-        }
-    };
-    let holding = Holding {
-        remaining: &remaining,
+    environment.extend(args.environment(guard.token(), session.id()));
+    let run = Run {
+        command,
+        environment,
+        stay,
+        service,
+        client: &client,
+        session: &session,
         lost: Box::pin(guard.lost()),
         asked_back: Box::pin(std::future::pending()),
     };
-    let attended = attend(child, &mut signals, stay, holding).await;
-    farewell(session, &voice).await;
+    let (attended, nest) = match run.run(&mut signals).await {
+        Ok(ended) => ended,
+        Err(trouble) => {
+            farewell(session, service, &voice).await;
+            return Err(trouble.into());
+        }
+    };
+    if nest.count() > 0 && matches!(attended, Attended::Ended { .. }) {
+        drop(guard);
+        outlast(&nest, &mut signals, &voice).await;
+    }
+    farewell(session, service, &voice).await;
     match attended {
         Attended::Ended { status, had_terminal } => Ok(end_as(status, had_terminal)),
         Attended::Lost(why) => Err(args.lost(&why, "; the command was ended")),
@@ -187,44 +261,131 @@ async fn hold(
     }
 }
 
+/// Between two attempts to open a session.
+pub(crate) const RETRY: Duration = Duration::from_millis(200);
+
+/// For how long a lock is waited for, from the start of the program.
+struct Patience {
+    limit: Option<Duration>,
+    began: Instant,
+}
+
+impl Patience {
+    fn begin(args: &Args) -> Self {
+        let limit = if args.at_once { Some(Duration::ZERO) } else { args.timeout };
+        Self { limit, began: Instant::now() }
+    }
+
+    /// What is left of it.
+    fn left(&self) -> Duration {
+        self.limit.map_or(Duration::MAX, |limit| limit.saturating_sub(self.began.elapsed()))
+    }
+
+    fn is_over(&self) -> bool {
+        self.left().is_zero()
+    }
+
+    /// For how long a node may have it wait.
+    fn limit(&self, args: &Args) -> Option<Duration> {
+        // No time at all would mean at once.
+        let left = || self.left().max(Duration::from_millis(1));
+        if args.at_once { Some(Duration::ZERO) } else { args.timeout.map(|_| left()) }
+    }
+
+    /// All of it, as far as it is less than this.
+    fn all(&self, most: Duration) -> Duration {
+        self.limit.map_or(most, |limit| limit.max(HASTE).min(most))
+    }
+}
+
 /// Holds until somebody says to stop.
 async fn without_command(
     args: &Args,
+    client: &Client,
     session: Session,
     guard: &Guard,
     signals: &mut Signals,
     voice: &Voice,
     out: &mut dyn Write,
 ) -> Result<Done, Failure> {
-    let (token, number) = (guard.token(), session.id());
-    if args.service.json {
-        let epochs = guard.epochs();
-        let value = json!({
-            "locks": args.names, "token": token, "epochs": epochs, "session": number,
-        });
-        writeln!(out, "{value}")?;
-    } else {
-        writeln!(out, "{token}")?;
-        if std::io::stderr().is_terminal() || voice.is_verbose() {
-            voice.say("holding", &format!("held by session {number} until Ctrl-C"));
-        }
-    }
-    out.flush()?;
+    args.print_token(guard.token(), &guard.epochs(), session.id(), voice, out)?;
     tokio::select! {
         loss = guard.lost() => {
-            farewell(session, voice).await;
-            Err(args.lost(&loss.to_string(), ""))
+            let why = match loss {
+                Loss::Expired => silence(client),
+                loss => loss.to_string(),
+            };
+            farewell(session, &args.service, voice).await;
+            Err(args.lost(&why, ""))
         }
         _ = signals.stop() => {
-            farewell(session, voice).await;
+            farewell(session, &args.service, voice).await;
             Ok(Done::Well)
         }
     }
 }
 
 impl Args {
+    /// All locks that are wanted.
+    fn names(&self) -> Vec<String> {
+        self.names.iter().chain(&self.and).cloned().collect()
+    }
+
+    /// What the command is told.
+    fn environment(&self, token: u64, session: u64) -> [(&'static str, String); 3] {
+        [
+            ("CONCLAVE_LOCK", self.names().join("\n")),
+            ("CONCLAVE_TOKEN", token.to_string()),
+            ("CONCLAVE_SESSION", session.to_string()),
+        ]
+    }
+
+    /// Without a command, says what is held.
+    fn print_token(
+        &self,
+        token: u64,
+        epochs: &[u64],
+        session: u64,
+        voice: &Voice,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        if self.service.json {
+            let names = self.names();
+            let value =
+                json!({ "locks": names, "token": token, "epochs": epochs, "session": session });
+            writeln!(out, "{value}")?;
+        } else {
+            writeln!(out, "{token}")?;
+            if std::io::stderr().is_terminal() || voice.is_verbose() {
+                voice.say("holding", &format!("held by session {session} until Ctrl-C"));
+            }
+        }
+        out.flush()?;
+        Ok(())
+    }
+
+    /// What may have been meant, if there is no such command.
+    fn hint(&self, trouble: Trouble) -> Trouble {
+        let (Trouble::NotFound(text), Some(program)) = (&trouble, self.command.first()) else {
+            return trouble;
+        };
+        let program = program.to_string_lossy();
+        let names = self.names.join(" ");
+        let hint = match (self.names.as_slice(), self.command.as_slice()) {
+            ([_], [_]) => format!("for two locks, `conclave lock {names} --and {program}`"),
+            ([_], _) => return trouble,
+            ([first, rest @ ..], _) => format!(
+                "what stands before -- are locks; for one lock and a command with -- in it, \
+                 `conclave lock {first} -- {} -- {program}`",
+                rest.join(" "),
+            ),
+            _ => return trouble,
+        };
+        Trouble::NotFound(format!("{text}; {hint}"))
+    }
+
     fn subject(&self) -> String {
-        self.names.iter().map(|name| text(name)).collect::<Vec<_>>().join(", ")
+        self.names().iter().map(|name| text(name)).collect::<Vec<_>>().join(", ")
     }
 
     fn lost(&self, why: &str, then: &str) -> Failure {
@@ -232,7 +393,7 @@ impl Args {
     }
 
     fn wants(&self) -> impl Iterator<Item = Want> {
-        self.names.iter().map(|name| match self.permits {
+        self.names().into_iter().map(|name| match self.permits {
             Some((take, of)) => Want::permits(name, take, of),
             None if self.shared => Want::shared(name),
             None => Want::exclusive(name),
@@ -244,15 +405,17 @@ impl Args {
         &self,
         client: &Client,
         session: &Session,
+        patience: &Patience,
         voice: &Voice,
-    ) -> Result<Guard, Failure> {
+    ) -> Result<Guard, Error> {
         let waits = Arc::new(Notify::new());
         let told = waits.clone();
         let mut acquire = Acquire::all(self.wants()).on_waiting(move || told.notify_one());
-        if self.at_once {
-            acquire = acquire.at_once();
-        } else if let Some(timeout) = self.timeout {
-            acquire = acquire.timeout(timeout);
+        if let Some(limit) = patience.limit(self) {
+            acquire = acquire.timeout(limit);
+        }
+        if self.reentrant {
+            acquire = acquire.reentrant();
         }
         let told = async {
             if !voice.is_verbose() && !std::io::stderr().is_terminal() {
@@ -261,46 +424,52 @@ impl Args {
             waits.notified().await;
             self.tell_why(client, session.id(), voice).await
         };
-        let failed = |error| {
-            let subject = self.subject();
-            match error {
-                Error::Conflict(_) => Trouble::Conflict(format!(
-                    "{subject} cannot be had at once; `conclave why {subject}` tells who has it"
-                ))
-                .into(),
-                Error::TimedOut => Trouble::TimedOut(format!(
-                    "{subject} could not be had within {}; `conclave why {subject}` tells who has it",
-                    spell(self.timeout.unwrap_or_default()),
-                ))
-                .into(),
-                Error::SessionLost(Loss::Expired | Loss::Gone) => Trouble::Unreachable(format!(
-                    "no node has answered for longer than --ttl {}, and the place in the queue for \
-                     {subject} is lost; try again, or wait with a longer --ttl",
-                    spell(self.keep.ttl),
-                ))
-                .into(),
-                Error::SessionLost(why) => {
-                    Trouble::Lost(format!("gave up waiting for {subject}: {why}")).into()
-                }
-                error => self.service.failure(error),
+        let acquired = async {
+            if !self.at_once {
+                return session.acquire(acquire).await;
+            }
+            match tokio::time::timeout(HASTE, session.acquire(acquire)).await {
+                Ok(acquired) => acquired,
+                // The node has said nothing at all.
+                Err(_) => Err(client
+                    .last_error()
+                    .unwrap_or_else(|| Error::Unreachable("it did not answer in time".to_owned()))),
             }
         };
         tokio::select! {
-            guard = session.acquire(acquire) => guard.map_err(failed),
-            never = told => never,
+            guard = acquired => guard,
+            never = told => match never {},
+        }
+    }
+
+    /// What to tell a user about locks that could not be had.
+    fn not_acquired(&self, error: Error) -> Failure {
+        let subject = self.subject();
+        match error {
+            Error::Conflict(_) => Trouble::Conflict(format!(
+                "{subject} cannot be had at once; `conclave why {subject}` tells who has it"
+            ))
+            .into(),
+            Error::TimedOut => Trouble::TimedOut(format!(
+                "{subject} could not be had within {}; `conclave why {subject}` tells who has it",
+                spell(self.timeout.unwrap_or_default()),
+            ))
+            .into(),
+            Error::SessionLost(why) => {
+                Trouble::Lost(format!("gave up waiting for {subject}: {why}")).into()
+            }
+            Error::Unreachable(why) if self.at_once => {
+                self.service.failure_within(Error::Unreachable(why), HASTE)
+            }
+            error => self.service.failure(error),
         }
     }
 
     /// Says who is in the way, and again when somebody else is.
-    async fn tell_why(
-        &self,
-        client: &Client,
-        session: u64,
-        voice: &Voice,
-    ) -> Result<Guard, Failure> {
+    async fn tell_why(&self, client: &Client, session: u64, voice: &Voice) -> Infallible {
         let mut said = String::new();
         loop {
-            for name in &self.names {
+            for name in &self.names() {
                 // If it cannot be seen, it is waited for all the same.
                 let Ok(reasons) = client.why(name).await else { continue };
                 let Some(now) = in_the_way(&reasons, session) else { continue };

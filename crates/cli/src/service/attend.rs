@@ -20,11 +20,14 @@ pub(crate) struct Stay {
     pub(crate) grace: Duration,
 }
 
+/// However long a session lives, no more than that is set aside at its end, unless told otherwise.
+const LONGEST: Duration = Duration::from_secs(60);
+
 impl Stay {
-    /// A fifth of the time-to-live is for the command to end, unless told otherwise. No more than half of it
+    /// A fifth of the time-to-live is for the command to end, a minute at most, unless told otherwise. No more than half of it
     /// may be: the rest is to renew it in.
     pub(crate) fn new(ttl: Duration, grace: Option<Duration>) -> Result<Self, Failure> {
-        let stay = Self { ttl, grace: grace.unwrap_or(ttl / 5) };
+        let stay = Self { ttl, grace: grace.unwrap_or((ttl / 5).min(LONGEST)) };
         if stay.grace + stay.margin() > ttl / 2 {
             let enough = Duration::from_millis(
                 u64::try_from((stay.grace * 16 / 7).as_millis()).unwrap_or(u64::MAX).div_ceil(100)
@@ -42,7 +45,7 @@ impl Stay {
 
     /// How long before the end of a lease the command is to be dead.
     pub(crate) fn margin(self) -> Duration {
-        self.ttl / 16
+        (self.ttl / 16).min(LONGEST)
     }
 
     /// How long before the end of a lease it is told to end.
@@ -55,8 +58,10 @@ impl Stay {
 pub(crate) struct Holding<'a> {
     /// How much of the lease remains.
     pub(crate) remaining: &'a (dyn Fn() -> Duration + Sync),
+    /// Why it could not be renewed in time.
+    pub(crate) silence: &'a (dyn Fn() -> String + Sync),
     /// It is not held any more.
-    pub(crate) lost: Pin<Box<dyn Future<Output = Loss> + Send>>,
+    pub(crate) lost: Pin<Box<dyn Future<Output = String> + Send>>,
     /// It is to be given back within so long.
     pub(crate) asked_back: Pin<Box<dyn Future<Output = Duration> + Send>>,
 }
@@ -86,16 +91,16 @@ pub(crate) async fn attend(
     stay: Stay,
     holding: Holding<'_>,
 ) -> Attended {
-    let Holding { remaining, mut lost, mut asked_back } = holding;
+    let Holding { remaining, silence, mut lost, mut asked_back } = holding;
     let mut look = interval((stay.ttl / 64).max(Duration::from_millis(1)));
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             biased;
-            loss = &mut lost => {
+            why = &mut lost => {
                 // It may be another's by now.
                 child.kill().await;
-                return Attended::Lost(loss.to_string());
+                return Attended::Lost(why);
             }
             _ = look.tick() => {
                 let left = remaining();
@@ -105,9 +110,9 @@ pub(crate) async fn attend(
                 }
                 if left < stay.reserve() {
                     let within = stay.grace.min(left.saturating_sub(stay.margin()));
+                    let why = silence();
                     end(child, signals, within).await;
-                    let why = "no node has answered for too long to be sure of it";
-                    return Attended::Lost(why.to_owned());
+                    return Attended::Lost(why);
                 }
                 child.vouch(remaining);
             }

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use conclave_client::Credentials;
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
@@ -20,6 +21,7 @@ use tokio::time::{sleep, timeout};
 use super::attend::Stay;
 use super::foreground::Foreground;
 use super::guard::{GUARD, Order, Report, has_members, own_program};
+use super::nested::Nest;
 use super::{Trouble, boottime, descriptors};
 
 /// A command in a process group of its own, with a guard that has started it.
@@ -46,6 +48,16 @@ struct Guard {
     until: Duration,
 }
 
+/// What a command and its guard have to do with others.
+pub(crate) struct Ties<'a> {
+    /// If this process is killed, the guard ends this session.
+    pub(crate) credentials: Option<Credentials>,
+    /// Commands may be nested in it.
+    pub(crate) nest: Option<&'a Nest>,
+    /// It is itself nested: the guard's connection to the outer process.
+    pub(crate) tether: Option<OwnedFd>,
+}
+
 /// What happens to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Happening {
@@ -66,6 +78,7 @@ impl Child {
         command: &[OsString],
         environment: Vec<(&'static str, String)>,
         stay: Stay,
+        ties: Ties<'_>,
         remaining: impl Fn() -> Duration,
     ) -> Result<Self, Trouble> {
         let Some(program) = command.first() else {
@@ -76,8 +89,15 @@ impl Child {
                 "the process that guards the command cannot be started: {error}"
             ))
         };
-        let mut guard = Guard::start(environment, stay).map_err(unguarded)?;
+        let Ties { credentials, nest, tether } = ties;
+        let mut guard = Guard::start(environment, stay, tether).map_err(unguarded)?;
         guard.vouch(&remaining);
+        if let Some(credentials) = credentials {
+            guard.order(&Order::Release(credentials));
+        }
+        if let Some(nest) = nest {
+            nest.tell(guard.line.try_clone().map_err(unguarded)?);
+        }
         guard.order(&Order::Run(command.to_vec()));
         let group = match guard.reports.recv().await {
             Some(Report::Born(process)) => Pid::from_raw(process),
@@ -180,7 +200,11 @@ impl Drop for Child {
 }
 
 impl Guard {
-    fn start(environment: Vec<(&'static str, String)>, stay: Stay) -> io::Result<Self> {
+    fn start(
+        environment: Vec<(&'static str, String)>,
+        stay: Stay,
+        tether: Option<OwnedFd>,
+    ) -> io::Result<Self> {
         let (line, theirs) = UnixStream::pair()?;
         let reports = line.try_clone()?;
         let process = own_program(GUARD)
@@ -189,7 +213,10 @@ impl Guard {
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .process_group(0)
             .spawn()?;
-        descriptors::send(&line, &[io::stdin().as_fd()])?;
+        let input = io::stdin();
+        let files: Vec<_> =
+            [input.as_fd()].into_iter().chain(tether.as_ref().map(AsFd::as_fd)).collect();
+        descriptors::send(&line, &files)?;
         let number = Pid::from_raw(i32::try_from(process.id()).expect("a process has a number"));
         let (tell, told) = mpsc::unbounded_channel();
         std::thread::spawn(move || {

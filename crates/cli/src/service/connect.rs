@@ -1,4 +1,5 @@
 use std::fs;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf, absolute};
 use std::time::Duration;
 
@@ -48,13 +49,25 @@ pub struct ServiceArgs {
     pub json: bool,
 }
 
+/// How long a node may take to answer a user who does not want to wait.
+pub(crate) const HASTE: Duration = Duration::from_secs(2);
+
 /// In which the token to be let in by may be given.
 const AUTH_TOKEN: &str = "CONCLAVE_AUTH_TOKEN";
 
 impl ServiceArgs {
     /// Connects to a node.
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
-        Client::connect(self.options()?).await.map_err(|error| self.failure(error))
+        self.connect_within(Duration::MAX).await
+    }
+
+    /// The same for a user who wants an answer within so long. If that is soon, one attempt has to do; but a node that
+    /// is there is given [`HASTE`] to answer.
+    pub(crate) async fn connect_within(&self, limit: Duration) -> Result<Client, Failure> {
+        let patience = limit.max(HASTE).min(self.connect_timeout);
+        let options = self.options()?.connect_timeout(patience);
+        let options = if limit < HASTE { options.once() } else { options };
+        Client::connect(options).await.map_err(|error| self.failure_within(error, patience))
     }
 
     /// Connects to a node and asks it something.
@@ -140,15 +153,32 @@ impl ServiceArgs {
         all
     }
 
-    /// What to tell somebody about an error, and what to do about it.
+    /// By which two processes know that they would use the same node in the same way.
+    pub(crate) fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        self.environment().hash(&mut hasher);
+        std::env::var_os(AUTH_TOKEN).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// What to tell a user about an error, and what to do about it.
     pub(crate) fn failure(&self, error: Error) -> Failure {
+        self.failure_within(error, self.connect_timeout)
+    }
+
+    /// The same, if it took so long.
+    pub(crate) fn failure_within(&self, error: Error, patience: Duration) -> Failure {
         let trouble = match error {
             Error::BadOptions(why) => return Failure::Usage(why),
             Error::Unreachable(why) => Trouble::Unreachable(format!(
                 "no node answers at {} within {} ({why}); is one running? start one with \
                  `conclave up`, or say where it is with --endpoints",
                 self.endpoints,
-                spell(self.connect_timeout),
+                spell(patience),
+            )),
+            Error::Unavailable(why) => Trouble::Unavailable(format!(
+                "a node answers at {}, but cannot do that now: {why}; `conclave status` tells how it does",
+                self.endpoints,
             )),
             Error::Untrusted(why) => {
                 Trouble::Certificate(format!("no secure connection to {}: {why}", self.endpoints))
@@ -171,9 +201,22 @@ impl ServiceArgs {
                     self.endpoints,
                 ))
             }
+            Error::Refused { code, message } => Trouble::RefusedWith { code, message },
             error => Trouble::Refused(error.to_string()),
         };
         trouble.into()
+    }
+}
+
+/// Why a lease could not be renewed in time.
+pub(crate) fn silence(client: &Client) -> String {
+    match client.last_error() {
+        Some(Error::Unauthenticated(why) | Error::Forbidden(why)) => {
+            format!("the node does not let this client in any more: {why}")
+        }
+        Some(Error::Unavailable(why)) => format!("the node could not renew it in time: {why}"),
+        Some(Error::Untrusted(why)) => format!("no node could be reached in time: {why}"),
+        _ => "no node has answered for too long to be sure of it".to_owned(),
     }
 }
 

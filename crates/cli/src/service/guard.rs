@@ -28,6 +28,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
 
+use conclave_client::Credentials;
 use nix::sys::prctl::{set_name, set_pdeathsig};
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::waitpid;
@@ -35,8 +36,8 @@ use nix::unistd::{Pid, getpid, getppid};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
 use super::boottime::now;
-use super::descriptors;
 use super::signals::is_ignored;
+use super::{descriptors, release};
 
 /// By which the program knows that it is the guard.
 pub(crate) const GUARD: &str = "__guard";
@@ -53,6 +54,10 @@ pub(crate) enum Order {
     Run(Vec<OsString>),
     /// The lease ends then, by the clock of [`now`].
     Until(Duration),
+    /// This session is to be ended when the command has ended and `conclave lock` is gone.
+    Release(Credentials),
+    /// Commands are nested in this one, of whose end the guard does not hear: so the session is not to be ended.
+    Nested,
     /// The command may begin.
     Go,
     /// The command has ended, or is not guarded any more.
@@ -82,6 +87,8 @@ impl Order {
                 format!("run {}\n", serde_json::json!(bytes))
             }
             Self::Until(end) => format!("until {}\n", end.as_nanos()),
+            Self::Release(credentials) => format!("release {}\n", credentials.reveal()),
+            Self::Nested => "nested\n".to_owned(),
             Self::Go => "go\n".to_owned(),
             Self::Bye => "bye\n".to_owned(),
         }
@@ -95,6 +102,8 @@ impl Order {
                 Self::Run(bytes.into_iter().map(OsString::from_vec).collect())
             }
             "until" => Self::Until(Duration::from_nanos(rest.parse().ok()?)),
+            "release" => Self::Release(Credentials::parse(rest)?),
+            "nested" => Self::Nested,
             "go" => Self::Go,
             "bye" => Self::Bye,
             _ => return None,
@@ -139,6 +148,8 @@ enum Event {
     Order(Order),
     /// `conclave lock` is gone.
     Alone,
+    /// The command that this one is nested in has lost its lock, or the session.
+    Kill,
     /// The command has begun, or could not.
     Begun(Result<(), i32>),
     Stopped,
@@ -156,6 +167,9 @@ struct Guard {
     /// When the lease ends.
     end: Duration,
     command: Option<Guarded>,
+    session: Option<Credentials>,
+    /// The command is not to live any longer.
+    killed: bool,
 }
 
 /// What is guarded.
@@ -182,7 +196,8 @@ pub(crate) fn guard(arguments: &[String]) -> ExitCode {
     }
     let Ok(line) = descriptors::own_socket() else { return ExitCode::from(2) };
     let Ok(files) = descriptors::receive(&line) else { return ExitCode::SUCCESS };
-    let Some(input) = files.into_iter().next() else { return ExitCode::from(2) };
+    let mut files = files.into_iter();
+    let Some(input) = files.next() else { return ExitCode::from(2) };
     let Ok(orders) = line.try_clone() else { return ExitCode::from(2) };
     let (tell, events) = mpsc::channel();
     let told = tell.clone();
@@ -194,9 +209,32 @@ pub(crate) fn guard(arguments: &[String]) -> ExitCode {
         }
         let _ = told.send(Event::Alone);
     });
+    if let Some(tether) = files.next() {
+        // It is open for as long as the guard lives, and with it what the nested command was granted.
+        let told = tell.clone();
+        thread::spawn(move || {
+            for _ in BufReader::new(UnixStream::from(tether)).lines().map_while(Result::ok) {
+                let _ = told.send(Event::Kill);
+            }
+            // The outer process is gone: the lease is not put off any more, and that is enough.
+            loop {
+                thread::park();
+            }
+        });
+    }
     let (grace, margin) = (Duration::from_nanos(grace), Duration::from_nanos(margin));
     let end = Duration::ZERO;
-    let guard = Guard { line, events, tell, grace, margin, end, command: None };
+    let guard = Guard {
+        line,
+        events,
+        tell,
+        grace,
+        margin,
+        end,
+        command: None,
+        session: None,
+        killed: false,
+    };
     guard.stay(input);
     ExitCode::SUCCESS
 }
@@ -204,7 +242,7 @@ pub(crate) fn guard(arguments: &[String]) -> ExitCode {
 impl Guard {
     /// When the command has to be dead: `conclave lock` ends it earlier, if it can.
     fn late(&self) -> Duration {
-        self.end.saturating_sub(self.margin / 2)
+        if self.killed { Duration::ZERO } else { self.end.saturating_sub(self.margin / 2) }
     }
 
     fn say(&mut self, report: Report) {
@@ -233,6 +271,9 @@ impl Guard {
                         }
                     }
                 }
+                Ok(Event::Order(Order::Release(session))) => self.session = Some(session),
+                Ok(Event::Order(Order::Nested)) => self.session = None,
+                Ok(Event::Kill) => self.killed = true,
                 Ok(Event::Order(Order::Go)) => self.begin(),
                 Ok(Event::Order(Order::Bye)) => return self.reap(),
                 Ok(Event::Alone) | Err(RecvTimeoutError::Disconnected) => return self.end_alone(),
@@ -257,7 +298,7 @@ impl Guard {
                 None
             }
             Event::Stopped => Some(Report::Stopped),
-            Event::Order(_) | Event::Alone => None,
+            Event::Order(_) | Event::Alone | Event::Kill => None,
         };
         // Whether it has begun is said first.
         let ended = command.ended.filter(|_| command.begun && report != Some(Report::Stopped));
@@ -306,21 +347,30 @@ impl Guard {
     fn end_alone(mut self) {
         self.signal(Signal::SIGTERM);
         self.signal(Signal::SIGCONT);
-        let until = self.late().min(now() + self.grace);
-        self.wait_for_end(until);
+        let grace = now() + self.grace;
+        self.wait_for_end(|guard| guard.late().min(grace));
         self.signal(Signal::SIGKILL);
-        self.wait_for_end(now() + Duration::from_secs(5));
+        let soon = now() + Duration::from_secs(5);
+        let ended = self.wait_for_end(|_| soon);
         self.reap();
+        // What surely does not run any more, others need not wait for.
+        if let Some(session) = self.session.filter(|_| ended) {
+            let _ = release::in_background(&session, Vec::new());
+        }
     }
 
     /// Waits until nothing of the group is left, but no longer than so.
-    fn wait_for_end(&self, until: Duration) -> bool {
+    fn wait_for_end(&mut self, until: impl Fn(&Self) -> Duration) -> bool {
         let Some(group) = self.command.as_ref().map(|command| command.process) else { return true };
         while has_members(group) {
-            if now() >= until {
+            if now() >= until(self) {
                 return false;
             }
-            pause(PAUSE);
+            match self.events.recv_timeout(LOOK) {
+                Ok(Event::Kill) => self.killed = true,
+                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => thread::park_timeout(LOOK),
+            }
         }
         true
     }
@@ -340,13 +390,10 @@ impl Guard {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the command is given time to end")]
-fn pause(span: Duration) {
-    thread::sleep(span);
-}
-
 /// Between two looks at the clock.
 const PAUSE: Duration = Duration::from_millis(20);
+/// Between two looks at the processes of the machine.
+const LOOK: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Whether a group has members that have not ended.
@@ -419,6 +466,8 @@ mod tests {
         let orders = [
             Order::Run(command),
             Order::Until(Duration::from_nanos(12_345_678_901)),
+            Order::Release(Credentials::parse("1 2 3").expect("it is well-formed")),
+            Order::Nested,
             Order::Go,
             Order::Bye,
         ];

@@ -16,6 +16,16 @@ pub enum Trouble {
     Refused(String),
     /// The node's certificate is not accepted here, or this client's there.
     Certificate(String),
+    /// The node does not do that, with its own code for it.
+    #[error("{message} ({code})")]
+    RefusedWith {
+        /// What programs go by.
+        code: String,
+        /// What people read.
+        message: String,
+    },
+    /// A node answers, but cannot do that now.
+    Unavailable(String),
     /// To wait would have been, or was, a deadlock.
     Deadlock(String),
     /// The node cannot listen.
@@ -53,9 +63,10 @@ impl Trouble {
             Self::TimedOut(_) => 11,
             Self::Lost(_) => 12,
             Self::Unreachable(_) => 13,
-            Self::Refused(_) => 14,
+            Self::Refused(_) | Self::RefusedWith { .. } => 14,
             Self::Deadlock(_) => 15,
             Self::Certificate(_) => 16,
+            Self::Unavailable(_) => 17,
             Self::Listen(_) => 20,
             Self::InUse(_) => 21,
             Self::Directory(_) => 22,
@@ -64,6 +75,29 @@ impl Trouble {
             Self::Security(_) => 25,
             Self::NotExecutable(_) => 126,
             Self::NotFound(_) => 127,
+        }
+    }
+
+    /// What programs go by: it does not change with the wording.
+    pub fn slug(&self) -> &str {
+        match self {
+            Self::Conflict(_) => "conflict",
+            Self::TimedOut(_) => "timed-out",
+            Self::Lost(_) => "lost",
+            Self::Unreachable(_) => "unreachable",
+            Self::Refused(_) => "refused",
+            Self::RefusedWith { code, .. } => code,
+            Self::Deadlock(_) => "deadlock",
+            Self::Unavailable(_) => "unavailable",
+            Self::Certificate(_) => "bad-certificate",
+            Self::Listen(_) => "cannot-listen",
+            Self::InUse(_) => "directory-in-use",
+            Self::Directory(_) => "bad-directory",
+            Self::Corrupt(_) => "damaged",
+            Self::Stopped(_) => "stopped",
+            Self::Security(_) => "bad-security",
+            Self::NotExecutable(_) => "not-executable",
+            Self::NotFound(_) => "command-not-found",
         }
     }
 }

@@ -8,6 +8,8 @@ mod service_clock;
 mod service_elect;
 mod service_guard;
 mod service_lock;
+mod service_nested;
+mod service_outage;
 mod service_secure;
 mod service_succession;
 mod service_terminal;

@@ -48,6 +48,25 @@ fn a_command_gets_its_input_and_is_told_what_it_holds() {
 }
 
 #[test]
+fn one_name_and_then_the_command_needs_no_dashes() {
+    let node = Node::start(&[]);
+    fs::write(node.file("backup.sh"), "echo \"$CONCLAVE_LOCK\" \"$@\"").expect("it can be written");
+    let told = node.ends_with(0, &["lock", "backup", "sh", "backup.sh", "--verbose", "-v"]);
+    assert_eq!(told, "backup --verbose -v\n");
+    let told =
+        node.ends_with(0, &["lock", "a", "--and", "b", "--ttl", "20s", "sh", "backup.sh", "x"]);
+    assert_eq!(told, "a\nb x\n");
+    assert_eq!(node.ends_with(0, &["elect", "web", "sh", "backup.sh", "y"]), " y\n");
+    // What may have been meant is said.
+    node.refuses(127, &["lock", "disk", "tape"], "--and tape");
+    node.refuses(
+        127,
+        &["lock", "a", "git", "checkout", "--", "some-file"],
+        "lock a -- git checkout -- some-file",
+    );
+}
+
+#[test]
 fn who_does_not_want_to_wait_is_told_so_by_the_exit_code() {
     let node = Node::start(&[]);
     let holder = node.begin(&["lock", "a", "--ttl", "60s", "--name", "somebody"]);
@@ -121,7 +140,7 @@ fn bad_command_lines_are_refused_with_what_would_do() {
         node.ends_with(2, args);
     }
     node.refuses(14, &["lock", "", "--", "true"], "name");
-    node.refuses(14, &["lock", "a", "--ttl", "1ms", "--", "true"], "out of bounds");
+    node.refuses(14, &["lock", "a", "--ttl", "1ms", "--", "true"], "has to be from");
     node.refuses(2, &["locks", "--endpoints", "nowhere"], "port");
 }
 
@@ -140,8 +159,8 @@ fn without_a_node_there_is_a_hint() {
 fn signals_reach_the_command_and_all_that_it_has_started() {
     let node = Node::start(&[]);
     // The shell that waits is behind another.
-    let script = "sh -c 'trap \"echo inner >> heard; exit 0\" TERM; echo > ready; \
-                  while :; do sleep 0.05; done' & trap 'wait; exit 3' TERM; wait";
+    let script = "trap 'wait; exit 3' TERM; sh -c 'trap \"echo inner >> heard; exit 0\" TERM; \
+                  echo > ready; while :; do sleep 0.05; done' & wait";
     let mut holder = node.begin(&["lock", "--ttl", "60s", "a", "--", "sh", "-c", script]);
     eventually("the command", || node.file("ready").exists().then_some(()));
     holder.signal(Signal::SIGTERM);

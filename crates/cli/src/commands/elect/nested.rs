@@ -1,0 +1,86 @@
+//! `conclave elect` within a command that another one runs.
+
+use std::io::Write;
+use std::time::Duration;
+
+use conclave_client::Error;
+
+use super::{Args, Over, not_elected};
+use crate::service::{
+    Attended, Child, Holding, Nested, Signals, Stands, Stay, Ties, Trouble, Voice, attend, text,
+};
+use crate::{Done, Failure};
+
+/// Stands in an election by the session of the outer process, once.
+pub(super) async fn lead(
+    args: &Args,
+    nested: &mut Nested,
+    signals: &mut Signals,
+    voice: &Voice,
+    out: &mut dyn Write,
+) -> Result<Over, Failure> {
+    let stay = Stay::new(nested.ttl, args.keep.grace)?;
+    let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    let stands = Stands {
+        election: args.election.clone(),
+        rank: args.rank,
+        preempt: args.preempt,
+        grace_ms: millis((stay.grace + stay.margin()).min(Duration::from_secs(600))),
+        value: args.value.clone(),
+        timeout_ms: args.timeout.map(millis),
+    };
+    voice.verbosely("stands", &format!("stands with rank {}", args.rank));
+    let elected = tokio::select! {
+        elected = nested.campaign(stands) => elected,
+        signal = signals.stop() => return Ok(Over::Done(Done::signal(signal as i32))),
+    };
+    let term = match elected {
+        Ok(term) => term,
+        Err(Error::SessionLost(why)) => {
+            let election = text(&args.election);
+            return Err(Trouble::Lost(format!("stands no more in {election}: {why}")).into());
+        }
+        Err(error) => return Err(not_elected(args, error)),
+    };
+    voice.verbosely("leads", &format!("leads with term {term}"));
+    let over = if args.command.is_empty() {
+        args.print_term(term, nested.session, out)?;
+        tokio::select! {
+            why = nested.lost() => Over::Lost(why),
+            _ = nested.asked_back() => gave_way(nested)?,
+            _ = signals.stop() => Over::Done(Done::Well),
+        }
+    } else {
+        let mut environment = args.environment(term, nested.session);
+        environment.push(nested.environment());
+        let unguarded =
+            |error| Trouble::NotExecutable(format!("the outer process does not answer: {error}"));
+        let tether = Some(nested.tether().map_err(unguarded)?);
+        let ties = Ties { credentials: None, nest: None, tether };
+        let remaining = || nested.remaining();
+        let child = Child::spawn(&args.command, environment, stay, ties, remaining).await?;
+        let holding = Holding {
+            remaining: &remaining,
+            silence: &|| "no node has answered the outer process for too long".to_owned(),
+            lost: Box::pin(nested.lost()),
+            asked_back: Box::pin(nested.asked_back()),
+        };
+        match attend(child, signals, stay, holding).await {
+            Attended::Ended { status, had_terminal } => Over::Ended(status, had_terminal),
+            Attended::Lost(why) => Over::Lost(why),
+            Attended::GaveWay => gave_way(nested)?,
+            Attended::Unguarded => return Err(Trouble::unguarded(&text(&args.election)).into()),
+        }
+    };
+    nested.release().await;
+    Ok(over)
+}
+
+fn gave_way(nested: &Nested) -> Result<Over, Failure> {
+    if nested.is_alone() {
+        return Err(
+            Trouble::Lost("the process that this one is nested in is gone".to_owned()).into()
+        );
+    }
+    Ok(Over::Lost("it gave way to a better candidate".to_owned()))
+}

@@ -1,0 +1,227 @@
+//! A nested process, which uses the session of the outer one.
+
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use conclave_client::Error;
+use conclave_client::view::Failed;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::net::unix::OwnedWriteHalf;
+use tokio::sync::{mpsc, watch};
+use tokio::time::timeout;
+
+use super::super::boottime;
+use super::{Ask, PLACE, Stands, Tell, Wanted, connect, line, own_user};
+
+/// What a nested process has: a part in the outer one's session.
+pub(crate) struct Nested {
+    /// The number of the session.
+    pub(crate) session: u64,
+    /// How long it lives when it is not renewed.
+    pub(crate) ttl: Duration,
+    name: String,
+    branch: u64,
+    to: OwnedWriteHalf,
+    answers: mpsc::UnboundedReceiver<Tell>,
+    state: Arc<State>,
+}
+
+/// What it is told without having asked.
+struct State {
+    /// When the lease ends, by the clock of the machine, in nanoseconds.
+    until: AtomicU64,
+    lost: watch::Sender<Option<String>>,
+    yields: watch::Sender<Option<Duration>>,
+    /// The outer process is gone.
+    gone: watch::Sender<bool>,
+}
+
+/// How long the outer process may take to answer. It may be stopped.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Nested {
+    /// Takes part in the session of the process that this one is nested in, if it is in one and would use the same
+    /// node in the same way.
+    pub(crate) async fn join(node: u64) -> Option<Self> {
+        let place = std::env::var(PLACE).ok()?;
+        let (name, parent) = place.split_once(' ')?;
+        let parent = parent.parse().ok()?;
+        timeout(PATIENCE, Self::meet(name, parent, node)).await.ok()?.ok()?
+    }
+
+    async fn meet(name: &str, parent: u64, node: u64) -> io::Result<Option<Self>> {
+        let connection = connect(name)?;
+        connection.set_nonblocking(true)?;
+        let connection = UnixStream::from_std(connection)?;
+        if connection.peer_cred()?.uid() != own_user() {
+            return Ok(None);
+        }
+        let (from, mut to) = connection.into_split();
+        to.write_all(line(&Ask::Hello { parent, node }).as_bytes()).await?;
+        let mut lines = BufReader::new(from).lines();
+        let welcome = lines.next_line().await?.unwrap_or_default();
+        let Ok(Tell::Welcome { branch, session, ttl_ms, until }) = serde_json::from_str(&welcome)
+        else {
+            return Ok(None);
+        };
+        let state = Arc::new(State {
+            until: AtomicU64::new(until),
+            lost: watch::Sender::new(None),
+            yields: watch::Sender::new(None),
+            gone: watch::Sender::new(false),
+        });
+        let (tell, answers) = mpsc::unbounded_channel();
+        let hears = state.clone();
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                match serde_json::from_str(&line) {
+                    Ok(Tell::Until(until)) => drop(hears.until.fetch_max(until, Ordering::SeqCst)),
+                    Ok(Tell::Lost(why)) => drop(hears.lost.send_replace(Some(why))),
+                    Ok(Tell::Kill) => {
+                        let why = "the command that it is nested in has lost its own lock";
+                        hears.lost.send_replace(Some(why.to_owned()));
+                    }
+                    Ok(Tell::Yield(within)) => {
+                        hears.yields.send_replace(Some(Duration::from_millis(within)));
+                    }
+                    Ok(told) => drop(tell.send(told)),
+                    Err(_) => {}
+                }
+            }
+            hears.gone.send_replace(true);
+        });
+        let (name, ttl) = (name.to_owned(), Duration::from_millis(ttl_ms));
+        Ok(Some(Self { session, ttl, name, branch, to, answers, state }))
+    }
+
+    /// What its own command has to know.
+    pub(crate) fn environment(&self) -> (&'static str, String) {
+        (PLACE, format!("{} {}", self.name, self.branch))
+    }
+
+    /// The connection of the guard. While it is open, what was granted is not given back.
+    pub(crate) fn tether(&self) -> io::Result<OwnedFd> {
+        let mut connection = connect(&self.name)?;
+        connection.set_read_timeout(Some(PATIENCE))?;
+        connection.write_all(line(&Ask::Guard { branch: self.branch }).as_bytes())?;
+        // It is known before there is anything to guard. What comes after that line is for the guard.
+        let mut byte = [0];
+        while byte != *b"\n" {
+            connection.read_exact(&mut byte)?;
+        }
+        connection.set_read_timeout(None)?;
+        Ok(connection.into())
+    }
+
+    /// How much of the lease remains.
+    pub(crate) fn remaining(&self) -> Duration {
+        let until = Duration::from_nanos(self.state.until.load(Ordering::SeqCst));
+        until.saturating_sub(boottime::now())
+    }
+
+    /// Waits until what was granted is lost.
+    pub(crate) fn lost(&self) -> impl Future<Output = String> + Send + 'static {
+        said(self.state.lost.subscribe())
+    }
+
+    /// Waits until what was granted is to be given back, or the outer process is gone.
+    pub(crate) fn asked_back(&self) -> impl Future<Output = Duration> + Send + 'static {
+        let (yields, mut gone) = (said(self.state.yields.subscribe()), self.state.gone.subscribe());
+        async move {
+            tokio::select! {
+                within = yields => within,
+                _ = gone.wait_for(|&gone| gone) => Duration::MAX,
+            }
+        }
+    }
+
+    /// Whether the outer process is gone.
+    pub(crate) fn is_alone(&self) -> bool {
+        *self.state.gone.borrow()
+    }
+
+    /// Asks for locks. If it has to wait, `waiting` is called.
+    pub(crate) async fn acquire(
+        &mut self,
+        wants: Vec<Wanted>,
+        patience: Option<Duration>,
+        reentrant: bool,
+        waiting: impl FnOnce(),
+    ) -> Result<(u64, Vec<u64>), Error> {
+        let timeout_ms = patience.map(millis);
+        self.ask(&Ask::Acquire { wants, timeout_ms, reentrant }).await?;
+        let mut waiting = Some(waiting);
+        loop {
+            match self.answer().await? {
+                Tell::Granted { token, epochs } => return Ok((token, epochs)),
+                Tell::Waiting => {
+                    if let Some(waiting) = waiting.take() {
+                        waiting();
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Stands in an election until it leads.
+    pub(crate) async fn campaign(&mut self, stands: Stands) -> Result<u64, Error> {
+        self.state.lost.send_replace(None);
+        self.state.yields.send_replace(None);
+        self.ask(&Ask::Campaign(stands)).await?;
+        loop {
+            if let Tell::Elected { term } = self.answer().await? {
+                return Ok(term);
+            }
+        }
+    }
+
+    /// Gives back what was granted.
+    pub(crate) async fn release(&mut self) {
+        let released = async {
+            self.ask(&Ask::Release).await?;
+            while !matches!(self.answer().await?, Tell::Released) {}
+            Ok::<_, Error>(())
+        };
+        // The outer process does it in any case, as soon as it can.
+        let _ = timeout(PATIENCE, released).await;
+    }
+
+    async fn ask(&mut self, ask: &Ask) -> Result<(), Error> {
+        self.to.write_all(line(ask).as_bytes()).await.map_err(|_| alone())
+    }
+
+    async fn answer(&mut self) -> Result<Tell, Error> {
+        match self.answers.recv().await {
+            None => Err(alone()),
+            Some(Tell::Failed { code, message }) if code == "unreachable" => {
+                Err(Error::Unreachable(message))
+            }
+            Some(Tell::Failed { code, message }) => {
+                Err(Failed { code, message, cycle: Vec::new() }.into())
+            }
+            Some(told) => Ok(told),
+        }
+    }
+}
+
+async fn said<T: Clone + Send + Sync>(mut said: watch::Receiver<Option<T>>) -> T {
+    let heard = said.wait_for(Option::is_some).await.ok().and_then(|said| said.clone());
+    match heard {
+        Some(said) => said,
+        None => std::future::pending().await,
+    }
+}
+
+fn alone() -> Error {
+    let message = "the process that this one is nested in is gone".to_owned();
+    Error::Refused { code: "outer-gone".to_owned(), message }
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,418 @@
+//! The outer process, which has the session.
+
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener as StdListener, UnixStream as StdStream};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use conclave_client::{Acquire, Candidacy, Error, Guard, Leadership, Session};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Notify, watch};
+use tokio::task::{AbortHandle, spawn};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::super::guard::Order;
+use super::super::{Voice, boottime};
+use super::{Ask, PLACE, Stands, Tell, line, nanos, own_user};
+
+/// The nested commands of a process.
+pub(crate) struct Nest {
+    name: String,
+    inner: Arc<Inner>,
+    listens: AbortHandle,
+}
+
+struct Inner {
+    /// Whose lease counts; its own thread of control asks for nothing.
+    session: Session,
+    /// By which nested processes know whether they would use the same node in the same way.
+    node: u64,
+    branches: Mutex<Branches>,
+    /// A branch has ended.
+    ended: Notify,
+    /// Everything has to end at once.
+    kill: watch::Sender<bool>,
+    /// The way to the guard of the outer command.
+    guard: OnceLock<StdStream>,
+}
+
+#[derive(Default)]
+struct Branches {
+    all: BTreeMap<u64, Branch>,
+    last: u64,
+    last_owner: u32,
+}
+
+/// A nested process and its guard.
+struct Branch {
+    parent: u64,
+    /// The thread of control on whose account it asks.
+    owner: u32,
+    connections: u32,
+    holds: Option<Held>,
+}
+
+/// What a branch was granted.
+enum Held {
+    Locks(Guard),
+    Leads(Leadership),
+}
+
+/// What becomes of a request.
+type Work = Pin<Box<dyn Future<Output = Result<Held, Error>> + Send>>;
+
+/// How long it may take to notice that a nested command has ended.
+const NOTICE: Duration = Duration::from_millis(500);
+/// How long a node may take to confirm what a nested command has given back; it is repeated in any case.
+const CONFIRM: Duration = Duration::from_secs(1);
+
+impl Nest {
+    /// Listens for nested processes that would use such a node.
+    pub(crate) fn open(session: &Session, node: u64) -> io::Result<Self> {
+        let random = RandomState::new().hash_one(std::process::id());
+        let name = format!("conclave-{}-{random:016x}", std::process::id());
+        let listener = StdListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+        listener.set_nonblocking(true)?;
+        let listener = UnixListener::from_std(listener)?;
+        let inner = Arc::new(Inner {
+            session: session.thread(),
+            node,
+            branches: Mutex::default(),
+            ended: Notify::new(),
+            kill: watch::Sender::new(false),
+            guard: OnceLock::new(),
+        });
+        let serves = inner.clone();
+        let listens = spawn(async move {
+            while let Ok((connection, _)) = listener.accept().await {
+                // Others of the machine have no business here.
+                if connection.peer_cred().is_ok_and(|peer| peer.uid() == own_user()) {
+                    spawn(serve(serves.clone(), connection));
+                }
+            }
+        });
+        Ok(Self { name, inner, listens: listens.abort_handle() })
+    }
+
+    /// What the command has to know.
+    pub(crate) fn environment(&self) -> (&'static str, String) {
+        (PLACE, format!("{} 0", self.name))
+    }
+
+    /// The guard of the outer command is told when there are nested ones: it cannot know when they have ended.
+    pub(crate) fn tell(&self, guard: StdStream) {
+        let _ = self.inner.guard.set(guard);
+    }
+
+    /// How many nested commands there are.
+    pub(crate) fn count(&self) -> usize {
+        self.inner.branches().all.len()
+    }
+
+    /// Ends all nested commands at once.
+    pub(crate) fn kill(&self) {
+        self.inner.kill.send_replace(true);
+    }
+
+    /// Waits until all nested commands have ended; or the lease has, by which they are dead.
+    pub(crate) async fn ended(&self) {
+        loop {
+            let ended = self.inner.ended.notified();
+            if self.count() == 0 {
+                return;
+            }
+            let remaining = self.inner.session.remaining();
+            if timeout(remaining, ended).await.is_err() && self.inner.session.remaining().is_zero()
+            {
+                return;
+            }
+        }
+    }
+
+    /// The outer command has ended by itself: waits for those that it has left in the background.
+    pub(crate) async fn outlast(&self, voice: &Voice) {
+        // Those that have ended just before it need a moment to be noticed.
+        if timeout(NOTICE, self.ended()).await.is_ok() {
+            return;
+        }
+        let text = format!(
+            "its command has ended and its lock is released, but {} under its session: waits for the end",
+            match self.count() {
+                1 => "a nested command goes on".to_owned(),
+                count => format!("{count} nested commands go on"),
+            },
+        );
+        voice.say("nested", &text);
+        self.ended().await;
+    }
+}
+
+impl Drop for Nest {
+    fn drop(&mut self) {
+        self.listens.abort();
+    }
+}
+
+impl Inner {
+    fn branches(&self) -> MutexGuard<'_, Branches> {
+        self.branches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn until(&self) -> u64 {
+        nanos(boottime::end_of(|| self.session.remaining()))
+    }
+
+    /// A nested process is there.
+    fn begin(&self, parent: u64) -> Option<u64> {
+        if let Some(mut guard) = self.guard.get() {
+            guard.write_all(Order::Nested.line().as_bytes()).ok()?;
+        }
+        let mut branches = self.branches();
+        let owner = match parent {
+            0 => 0,
+            parent => branches.all.get(&parent)?.owner,
+        };
+        // Of several at the same time, one goes on for the outer command; the others are beside it.
+        let taken = |branch: &Branch| branch.parent == parent && branch.owner == owner;
+        let owner = if branches.all.values().any(taken) {
+            branches.last_owner += 1;
+            branches.last_owner
+        } else {
+            owner
+        };
+        branches.last += 1;
+        let branch = branches.last;
+        branches.all.insert(branch, Branch { parent, owner, connections: 1, holds: None });
+        Some(branch)
+    }
+
+    /// The guard of a branch is there.
+    fn join(&self, branch: u64) -> bool {
+        let mut branches = self.branches();
+        let Some(branch) = branches.all.get_mut(&branch) else { return false };
+        branch.connections += 1;
+        true
+    }
+
+    /// A connection is closed.
+    fn leave(&self, branch: u64) {
+        let mut branches = self.branches();
+        if let Some(one) = branches.all.get_mut(&branch) {
+            one.connections -= 1;
+            if one.connections == 0 {
+                let gone = branches.all.remove(&branch);
+                drop(branches);
+                // What it held is given back.
+                drop(gone);
+                self.ended.notify_waiters();
+            }
+        }
+    }
+
+    fn hold(&self, branch: u64, held: Option<Held>) -> Option<Held> {
+        let mut branches = self.branches();
+        let branch = branches.all.get_mut(&branch)?;
+        std::mem::replace(&mut branch.holds, held)
+    }
+
+    fn owner(&self, branch: u64) -> u32 {
+        self.branches().all.get(&branch).map_or(0, |branch| branch.owner)
+    }
+}
+
+/// Serves a connection.
+async fn serve(inner: Arc<Inner>, connection: UnixStream) {
+    let (from, mut to) = connection.into_split();
+    let mut lines = BufReader::new(from).lines();
+    match next(&mut lines).await {
+        Some(Ask::Hello { node, .. }) if node != inner.node => {
+            let _ = to.write_all(line(&Tell::Stranger).as_bytes()).await;
+        }
+        Some(Ask::Hello { parent, .. }) => {
+            if let Some(branch) = inner.begin(parent) {
+                let _ = serve_branch(&inner, branch, &mut lines, &mut to).await;
+                inner.leave(branch);
+            }
+        }
+        Some(Ask::Guard { branch }) if inner.join(branch) => {
+            let _ = serve_guard(&inner, &mut lines, &mut to).await;
+            inner.leave(branch);
+        }
+        _ => {}
+    }
+}
+
+async fn next(lines: &mut Lines<BufReader<OwnedReadHalf>>) -> Option<Ask> {
+    let line = lines.next_line().await.ok()??;
+    serde_json::from_str(&line).ok()
+}
+
+/// Waits until everything has to end.
+async fn killed(kill: &mut watch::Receiver<bool>) {
+    if kill.wait_for(|&kill| kill).await.is_err() {
+        pending().await
+    }
+}
+
+/// Serves the guard of a nested command: it is there until it closes the connection.
+async fn serve_guard(
+    inner: &Inner,
+    lines: &mut Lines<BufReader<OwnedReadHalf>>,
+    to: &mut OwnedWriteHalf,
+) -> io::Result<()> {
+    let mut kill = inner.kill.subscribe();
+    to.write_all(line(&Tell::Until(inner.until())).as_bytes()).await?;
+    loop {
+        tokio::select! {
+            said = lines.next_line() => if said?.is_none() { return Ok(()) },
+            () = killed(&mut kill) => {
+                // It may be gone already.
+                let _ = to.write_all(line(&Tell::Kill).as_bytes()).await;
+                while lines.next_line().await?.is_some() {}
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Serves a nested process until it closes the connection.
+async fn serve_branch(
+    inner: &Inner,
+    branch: u64,
+    lines: &mut Lines<BufReader<OwnedReadHalf>>,
+    to: &mut OwnedWriteHalf,
+) -> io::Result<()> {
+    let session = &inner.session;
+    let (ttl, mut until) = (session.ttl(), inner.until());
+    let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+    let welcome = Tell::Welcome { branch, session: session.id(), ttl_ms, until };
+    to.write_all(line(&welcome).as_bytes()).await?;
+    let mut look = interval((ttl / 64).max(Duration::from_millis(5)));
+    look.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut kill = inner.kill.subscribe();
+    let waits = Arc::new(Notify::new());
+    let mut work: Work = Box::pin(pending());
+    let mut lost: Pin<Box<dyn Future<Output = String> + Send>> = Box::pin(pending());
+    let mut yields: Pin<Box<dyn Future<Output = Duration> + Send>> = Box::pin(pending());
+    loop {
+        let tell = tokio::select! {
+            biased;
+            () = killed(&mut kill) => {
+                let _ = to.write_all(line(&Tell::Kill).as_bytes()).await;
+                while lines.next_line().await?.is_some() {}
+                return Ok(());
+            }
+            why = &mut lost => {
+                lost = Box::pin(pending());
+                Tell::Lost(why)
+            }
+            within = &mut yields => {
+                yields = Box::pin(pending());
+                Tell::Yield(u64::try_from(within.as_millis()).unwrap_or(u64::MAX))
+            }
+            done = &mut work => {
+                work = Box::pin(pending());
+                match done {
+                    Ok(Held::Locks(guard)) => {
+                        let loss = guard.lost();
+                        lost = Box::pin(async { loss.await.to_string() });
+                        let (token, epochs) = (guard.token(), guard.epochs());
+                        inner.hold(branch, Some(Held::Locks(guard)));
+                        Tell::Granted { token, epochs }
+                    }
+                    Ok(Held::Leads(leadership)) => {
+                        let loss = leadership.lost();
+                        lost = Box::pin(async { loss.await.to_string() });
+                        yields = Box::pin(leadership.yielding());
+                        let term = leadership.term();
+                        inner.hold(branch, Some(Held::Leads(leadership)));
+                        Tell::Elected { term }
+                    }
+                    Err(error) => failed(error),
+                }
+            }
+            () = waits.notified() => Tell::Waiting,
+            _ = look.tick() => {
+                let now = inner.until();
+                // What has changed by less is how long it took to say.
+                if now <= until + 10_000_000 {
+                    continue;
+                }
+                until = now;
+                Tell::Until(now)
+            }
+            asked = next(lines) => match asked {
+                None => return Ok(()),
+                Some(Ask::Acquire { wants, timeout_ms, reentrant }) => {
+                    let told = waits.clone();
+                    let mut acquire = Acquire::all(wants.into_iter().map(Into::into))
+                        .owner(inner.owner(branch))
+                        .on_waiting(move || told.notify_one());
+                    if let Some(timeout) = timeout_ms {
+                        acquire = acquire.timeout(Duration::from_millis(timeout));
+                    }
+                    if reentrant {
+                        acquire = acquire.reentrant();
+                    }
+                    let session = session.thread();
+                    work = Box::pin(async move { session.acquire(acquire).await.map(Held::Locks) });
+                    continue;
+                }
+                Some(Ask::Campaign(stands)) => {
+                    let session = session.thread();
+                    work = Box::pin(async move {
+                        session.campaign(stands.into()).await.map(Held::Leads)
+                    });
+                    continue;
+                }
+                Some(Ask::Release) => {
+                    (lost, yields) = (Box::pin(pending()), Box::pin(pending()));
+                    match inner.hold(branch, None) {
+                        Some(Held::Locks(guard)) => drop(timeout(CONFIRM, guard.release()).await),
+                        Some(Held::Leads(term)) => drop(timeout(CONFIRM, term.resign()).await),
+                        None => {}
+                    }
+                    Tell::Released
+                }
+                Some(Ask::Hello { .. } | Ask::Guard { .. }) => return Ok(()),
+            },
+        };
+        to.write_all(line(&tell).as_bytes()).await?;
+    }
+}
+
+/// What the nested process makes the same error of.
+fn failed(error: Error) -> Tell {
+    let code = error.code().to_owned();
+    let message = match error {
+        Error::Refused { message, .. }
+        | Error::Unreachable(message)
+        | Error::Unavailable(message)
+        | Error::Unauthenticated(message)
+        | Error::Forbidden(message) => message,
+        error => error.to_string(),
+    };
+    Tell::Failed { code, message }
+}
+
+impl From<Stands> for Candidacy {
+    fn from(stands: Stands) -> Self {
+        let Stands { election, rank, preempt, grace_ms, value, timeout_ms } = stands;
+        let mut candidacy = Self::new(election).rank(rank).value(value.into_bytes());
+        candidacy = candidacy.grace(Duration::from_millis(grace_ms));
+        if preempt {
+            candidacy = candidacy.preempt();
+        }
+        match timeout_ms {
+            Some(timeout) => candidacy.timeout(Duration::from_millis(timeout)),
+            None => candidacy,
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! To run a command for what a session holds, with all that is nested in it.
+
+use std::ffi::OsString;
+use std::pin::Pin;
+use std::time::Duration;
+
+use conclave_client::{Client, Loss, Session};
+
+use super::child::{Child, Ties};
+use super::nested::Nest;
+use super::{Attended, Holding, ServiceArgs, Signals, Stay, Trouble, Voice, attend, silence};
+
+/// What a command is run with.
+pub(crate) struct Run<'a> {
+    pub(crate) command: &'a [OsString],
+    pub(crate) environment: Vec<(&'static str, String)>,
+    pub(crate) stay: Stay,
+    pub(crate) service: &'a ServiceArgs,
+    pub(crate) client: &'a Client,
+    pub(crate) session: &'a Session,
+    /// What it is run for is not held any more.
+    pub(crate) lost: Pin<Box<dyn Future<Output = Loss> + Send>>,
+    /// It is to be given back within so long.
+    pub(crate) asked_back: Pin<Box<dyn Future<Output = Duration> + Send>>,
+}
+
+impl Run<'_> {
+    /// Runs it until it has ended. If it did not end by itself, nothing that is nested in it is left either.
+    pub(crate) async fn run(self, signals: &mut Signals) -> Result<(Attended, Nest), Trouble> {
+        let Run { command, mut environment, stay, service, client, session, lost, asked_back } =
+            self;
+        let nest = Nest::open(session, service.fingerprint()).map_err(|error| {
+            Trouble::NotExecutable(format!("cannot listen for nested commands: {error}"))
+        })?;
+        environment.push(nest.environment());
+        let remaining = || session.remaining();
+        let ties = Ties { credentials: session.credentials(), nest: Some(&nest), tether: None };
+        let child = Child::spawn(command, environment, stay, ties, remaining).await?;
+        let lost = Box::pin(async { lost.await.to_string() });
+        let silence = || silence(client);
+        let holding = Holding { remaining: &remaining, silence: &silence, lost, asked_back };
+        let attended = attend(child, signals, stay, holding).await;
+        if !matches!(attended, Attended::Ended { .. }) {
+            nest.kill();
+            nest.ended().await;
+        }
+        Ok((attended, nest))
+    }
+}
+
+/// Waits for nested commands that a command has left in the background, until a signal says to stop.
+pub(crate) async fn outlast(nest: &Nest, signals: &mut Signals, voice: &Voice) {
+    tokio::select! {
+        () = nest.outlast(voice) => {}
+        _ = signals.stop() => {
+            nest.kill();
+            nest.ended().await;
+        }
+    }
+}
