@@ -12,8 +12,8 @@ use serde_json::json;
 
 use super::lock::{Keep, RETRY};
 use crate::service::{
-    Attended, Nest, Nested, Run, ServiceArgs, Signals, Stay, Trouble, Voice, end_as, farewell, find,
-    outlast, span, spell, text, wait,
+    Attended, Nest, Nested, Run, ServiceArgs, Signals, Stay, Trouble, Voice, end_as, farewell,
+    find, outlast, span, spell, text, wait,
 };
 use crate::{Done, Failure, Terminal};
 

@@ -102,6 +102,7 @@ fn a_nested_command_that_is_left_in_the_background_keeps_its_own_lock() {
          while ! test -e ready; do sleep 0.05; done; exit 6"
     );
     let mut outer = node.begin(&["lock", "--ttl", "60s", "a", "--", "sh", "-c", &script]);
+    eventually("the nested command", || node.file("ready").exists().then_some(()));
     // The outer lock is free as soon as its command has ended, and the inner one is not.
     node.begin(&["lock", "--ttl", "60s", "a", "--", "true"]).ends_with(0);
     node.refuses(10, &["lock", "--try", "b", "--", "true"], "b cannot be had");

@@ -132,7 +132,7 @@ fn errors_are_json_where_the_rest_is() {
         (&["lock", "a", "--try", "--json", "--", "true"][..], 10, "conflict"),
         (&["lock", "a", "--timeout", "10ms", "--json", "--", "true"], 11, "timed-out"),
         (&["lock", "a", "--json", "--", "no-such-command"], 127, "command-not-found"),
-        (&["lock", "", "--json", "--", "true"], 14, "bad-name"),
+        (&["lock", "", "--json", "--", "true"], 14, "no-name"),
         (&["expel", "4711", "--reason", "x", "--json"], 14, "unknown-session"),
         (&["lock", "--json"], 2, "usage"),
         (&["locks", "--json", "--auth-token-file", "nowhere"], 5, "file"),

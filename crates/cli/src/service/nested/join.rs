@@ -202,7 +202,7 @@ impl Nested {
                 Err(Error::Unreachable(message))
             }
             Some(Tell::Failed { code, message }) => {
-                Err(Failed { code, message, cycle: Vec::new() }.into())
+                Err(Failed { code, message, ..Failed::default() }.into())
             }
             Some(told) => Ok(told),
         }
