@@ -12,6 +12,8 @@ use crate::*;
 const UNIT: Duration = Duration::from_secs(1);
 /// The leader's time-to-live, in units.
 const TTL: u64 = 2;
+/// So many states are looked at, those that take the fewest steps first.
+const MOST: usize = 20_000;
 /// So far time passes.
 const HORIZON: u64 = 5;
 
@@ -269,6 +271,9 @@ fn explore(grace: u64, mutation: Option<Mutation>) -> Result<Explored, String> {
     let mut open = VecDeque::from([start]);
     let mut explored = Explored { states: 1, successions: 0 };
     while let Some(world) = open.pop_front() {
+        if explored.states >= MOST {
+            break;
+        }
         for next in world.moves() {
             let [one, two] = [0, 1].map(|who: usize| next.believers[who].believes(next.now));
             if one && two {
