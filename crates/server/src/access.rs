@@ -214,8 +214,50 @@ impl Caller {
         reasons
     }
 
+    /// The same for why something was not done: a deadlock may lead over locks of other names.
+    pub(crate) fn hide_in_failure(&self, failed: &mut v1::Failed) {
+        let mut hidden = false;
+        for link in failed.cycle.iter_mut().filter(|link| !self.sees(&link.lock)) {
+            link.lock.clear();
+            hidden = true;
+        }
+        if hidden {
+            "deadlock, over locks that this token may not see".clone_into(&mut failed.message);
+        }
+    }
+
     /// Whether it may do this to all names there are.
     pub(crate) fn may_all(&self, right: Right) -> Result<(), v1::Failed> {
         self.may(right, "")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadlock_over_locks_that_a_token_may_not_see_is_told_without_their_names() {
+        let rights = Rights {
+            name: "ci".to_owned(),
+            lock: vec!["ci/".to_owned()],
+            observe: Vec::new(),
+            admin: Vec::new(),
+            sessions: None,
+            revoked: CancellationToken::new(),
+        };
+        let caller = Caller { rights: Some(Arc::new(rights)), address: Name::default() };
+        let link = |lock: &str| v1::Link { waiter: None, lock: lock.to_owned() };
+        let told = |cycle: Vec<v1::Link>| {
+            let message = "deadlock: by name".to_owned();
+            let mut failed = v1::Failed { message, cycle, ..failed(Code::Deadlock, "") };
+            caller.hide_in_failure(&mut failed);
+            failed
+        };
+        let open = told(vec![link("ci/a"), link("ci/b")]);
+        assert_eq!(open.message, "deadlock: by name");
+        let hidden = told(vec![link("ci/a"), link("prod/b")]);
+        assert!(!format!("{hidden:?}").contains("prod"), "{hidden:?}");
+        assert_eq!((hidden.cycle.len(), hidden.cycle[0].lock.as_str()), (2, "ci/a"));
     }
 }

@@ -154,8 +154,11 @@ impl Service {
                 let node = Arc::downgrade(&self.node);
                 let mut interest = Interest { node, session, request, numbered, call, lasts: true };
                 self.node.submit(command, Target::Call(SingleCall { told, number }));
-                let told = self.outcome(session, answer).await;
+                let mut told = self.outcome(session, answer).await;
                 interest.lasts = false;
+                if let Err(failed) = &mut told {
+                    caller.hide_in_failure(failed);
+                }
                 told
             }
         }

@@ -59,8 +59,9 @@ impl Talk {
         cx: &mut Context<'_>,
     ) -> Poll<Turn> {
         match Pin::new(&mut self.answers).poll_next(cx) {
-            Poll::Ready(Some(tell)) => {
-                if let Some(Told::Failed(failed)) = &tell.what {
+            Poll::Ready(Some(mut tell)) => {
+                if let Some(Told::Failed(failed)) = &mut tell.what {
+                    self.caller.hide_in_failure(failed);
                     self.service.node.metrics.refuse(&failed.code);
                 }
                 return Poll::Ready(Turn::Tell(tell));
