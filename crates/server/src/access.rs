@@ -247,7 +247,7 @@ mod tests {
             revoked: CancellationToken::new(),
         };
         let caller = Caller { rights: Some(Arc::new(rights)), address: Name::default() };
-        let link = |lock: &str| v1::Link { waiter: None, lock: lock.to_owned() };
+        let link = |lock: &str| v1::Link { lock: lock.to_owned(), ..v1::Link::default() };
         let told = |cycle: Vec<v1::Link>| {
             let message = "deadlock: by name".to_owned();
             let mut failed = v1::Failed { message, cycle, ..failed(Code::Deadlock, "") };
