@@ -266,7 +266,16 @@ impl World {
 }
 
 fn explore(grace: u64, mutation: Option<Mutation>) -> Result<Explored, String> {
-    let start = World::new(grace, mutation);
+    let mut start = World::new(grace, mutation);
+    if mutation.is_some() {
+        // What is spoilt shows only after the leader was asked to yield.
+        for who in [0, 1] {
+            start.believers[who].campaign = true;
+            start.apply(start.request(who, 1, start.campaign(who)), Some((who, 0)));
+        }
+        start.believers[0].hear(0);
+        start.operator = false;
+    }
     let mut seen = BTreeSet::from([start.key()]);
     let mut open = VecDeque::from([start]);
     let mut explored = Explored { states: 1, successions: 0 };
