@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use conclave_journal::{HEAD, Journal};
+use conclave_journal::{HEAD, Journal, Stamp};
 use raft_log::RaftLog;
 use raft_log::api::raft_log_writer::RaftLogWriter;
 
@@ -64,7 +64,7 @@ impl Other {
 fn ours(journal: &mut Journal, together: usize) -> io::Result<()> {
     let mut frame = vec![7; HEAD + together * BYTES];
     journal.make_room(frame.len() - HEAD)?;
-    journal.append(&mut frame).map(drop)
+    journal.append(&mut frame, Stamp { version: 2, level: 2 }).map(drop)
 }
 
 fn flush(file: &mut File, together: usize) -> io::Result<()> {
@@ -96,7 +96,7 @@ fn main() -> io::Result<()> {
         std::fs::create_dir(&path)?;
         Ok(path)
     };
-    let mut journal = Journal::open(&inside("ours")?, 8 << 20, |_, _| Ok(()))?;
+    let mut journal = Journal::open(&inside("ours")?, 8 << 20, |_, _, _| Ok(()))?;
     let mut other = Other::open(&inside("other")?)?;
     let mut file = File::create(directory.path().join("file"))?;
     for together in [1, 64] {

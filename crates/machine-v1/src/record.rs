@@ -84,10 +84,10 @@ choice!(Outcome;
     fields { 3 Nested { 1 lock, 2 owner }, 4 Released { 1 left } }
 );
 
-// A grace period out of bounds has tag 33 here, and is never written: format 2 says which bounds.
+// A grace period out of bounds has tag 1000 here, and is never written: format 2 says which bounds.
 choice!(Error;
     unit {
-        3 Lost, 4 SessionEnded, 6 NoName, 7 NoLocks, 9 ReentrantOnlyAlone, 33 BadSpan, 13 Busy, 15 TimedOut, 16 Cancelled,
+        3 Lost, 4 SessionEnded, 6 NoName, 7 NoLocks, 9 ReentrantOnlyAlone, 1000 BadSpan, 13 Busy, 15 TimedOut, 16 Cancelled,
     }
     one {
         1 UnknownSession, 2 Forgotten, 8 Twice, 12 OtherKind, 14 Conflict, 17 AlreadyHeld, 18 NeedsUpgrade,

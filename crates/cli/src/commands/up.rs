@@ -36,7 +36,8 @@ Examples:
                                                 for other machines: in secret, and for those who are known
 
 Whatever it has granted is on disk before it says so. Ctrl-C or SIGTERM stops it, a second one at once;
-sessions live on meanwhile, and get their full time-to-live when it is up again. If the disk fails, it says
+sessions live on meanwhile: time does not count while it is down, and their leases go on where they were when it is up
+again. What a power failure left half-written is cut off and logged; damaged data is refused. If the disk fails, it says
 so, and opens its directory again every second until that works. Deadlocks, and what operators take by
 force and why, are logged to standard error, and so are sessions that expire and what they held. A log that is not read
 delays nothing: lines are left out and counted. SIGHUP has it read the files of --tokens, --tls-cert,
@@ -76,7 +77,7 @@ pub struct Args {
     /// What is done about deadlocks, in a new directory; see below
     #[arg(long, value_name = "POLICY", env = "CONCLAVE_DEADLOCKS")]
     pub deadlocks: Option<Policy>,
-    /// After how many commands everything is written down, and the log is cut
+    /// After how many commands everything is written down, and the log is cut; sooner after 16 MiB of log
     #[arg(long, value_name = "COMMANDS", env = "CONCLAVE_SNAPSHOT_EVERY")]
     #[arg(default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub snapshot_every: u64,

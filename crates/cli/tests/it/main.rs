@@ -4,6 +4,7 @@ mod check;
 mod cli;
 mod decisions;
 mod operations;
+mod service_backup;
 mod service_clock;
 mod service_elect;
 mod service_guard;

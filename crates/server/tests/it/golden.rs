@@ -203,3 +203,110 @@ async fn damage_in_a_directory_of_version_0_1_is_named_and_nothing_is_changed() 
         compare(&node, &expected);
     }
 }
+
+/// The directory of the present format, and what is in it.
+const PRESENT: &str = "format-2-level-2";
+
+/// All that is compared of a directory of format 2.
+fn seen(node: &Node) -> Value {
+    node.look(|machine| {
+        let web = election(machine);
+        let leader = web.leader.expect("somebody leads");
+        let candidates: Vec<Value> =
+            web.candidates.iter().map(|one| json!([one.who.agent.session, one.request])).collect();
+        let left = |id| machine.session(id).map(|session| session.left.as_nanos() as u64);
+        json!({
+            "locks": locks_of(machine),
+            "sessions": sessions_of(machine),
+            "leader": [json!(leader.session), json!(leader.term), json!(leader.value)],
+            "candidates": candidates,
+            "left": left(SessionId(1)),
+            "now": machine.now().as_nanos(),
+            "last_token": machine.last_token(),
+            "deadlocks": machine.config().deadlocks.to_string(),
+        })
+    })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_format_2_has_written_is_read() {
+    use conclave_server::{ManualTime, TimeSource};
+    let (_directory, data, expected) = golden(PRESENT);
+    let time = TimeSource::Manual(ManualTime::new());
+    let node = Node::open(Options { time, ..Options::new(&data) }).await.expect("a node");
+    assert_eq!(seen(&node), expected);
+    assert_eq!(node.said(), &[] as &[String]);
+}
+
+/// Writes the directory that the test above reads; for a format that was released, never again.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "writes a golden directory"]
+async fn write_the_directory_of_the_present_format() {
+    use conclave_machine::{Acquire, Call, Campaign, Command, Mode, Owner, Patience, Want};
+    use conclave_server::{ManualTime, TimeSource};
+    use std::time::Duration;
+
+    use crate::support::node::ask;
+
+    let time = ManualTime::new();
+    let directory = tempfile::tempdir().expect("a directory");
+    let data = directory.path().join("data");
+    let mut options = Options::new(&data);
+    options.time = TimeSource::Manual(time.clone());
+    options.config.deadlocks = Policy::Detect(conclave_machine::Victim::FewestLocks);
+    let node = Node::open(options).await.expect("a node");
+    let (one, two) = (open_session(&node).await, open_session(&node).await);
+    let two_of = |lock: &str| Want { lock: lock.into(), mode: Mode::Permits { take: 2, of: 5 } };
+    let campaign = |rank, value: &str| {
+        Call::Campaign(Campaign {
+            election: "web".into(),
+            rank,
+            preempt: false,
+            grace: Duration::from_secs(3),
+            value: value.into(),
+            patience: Patience::Forever,
+        })
+    };
+    let reader = Acquire::shared("shared");
+    let asked = [
+        (one, Call::Acquire(Acquire::exclusive("a"))),
+        (one, Call::Acquire(reader.clone())),
+        (two, Call::Acquire(reader)),
+        (two, Call::Acquire(Acquire::all([two_of("pool")]))),
+        (two, Call::Acquire(Acquire::exclusive("again").again())),
+        (two, Call::Acquire(Acquire::exclusive("again").again())),
+        (one, campaign(0, "one")),
+        (two, campaign(7, "two")),
+        (two, Call::Acquire(Acquire::exclusive("a").with(Patience::For(Duration::from_mins(30))))),
+        (one, Call::Acquire(Acquire::exclusive("b").by(Owner(3)))),
+    ];
+    for (number, (session, call)) in (1..).zip(asked) {
+        time.advance(Duration::from_millis(17));
+        let answer = ask(&node, session, number, call).await.expect("the node is up");
+        answer.expect("it is granted, or waits");
+        if number == 5 {
+            node.snapshot().await.expect("it is written");
+        }
+    }
+    let force = Command::ForceRelease { lock: "b".into(), token: None, reason: "test".into() };
+    node.propose(force).await.expect("the node is up").expect("it is held");
+    node.stop().await.expect("it stops");
+    let time = TimeSource::Manual(ManualTime::new());
+    let node = Node::open(Options { time, ..Options::new(&data) }).await.expect("a node");
+    let seen = seen(&node);
+    drop(node);
+
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(PRESENT);
+    let _ = fs::remove_dir_all(&target);
+    fs::create_dir_all(target.join("journal")).expect("it can be made");
+    fs::copy(data.join("snapshot"), target.join("snapshot")).expect("it is there");
+    for file in fs::read_dir(data.join("journal")).expect("it is there") {
+        let path = file.expect("a file").path();
+        let mut bytes = fs::read(&path).expect("it is there");
+        bytes.truncate(bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
+        fs::write(target.join("journal").join(path.file_name().expect("a name")), bytes)
+            .expect("it can be written");
+    }
+    let text = serde_json::to_string_pretty(&seen).expect("JSON");
+    fs::write(target.join("expected.json"), text).expect("it can be written");
+}
