@@ -148,7 +148,7 @@ impl Client {
 
     /// The whole state of the service as of one moment: what `conclave restore` takes.
     pub async fn backup(&self) -> Result<Vec<u8>, Error> {
-        // Whether the token may be shown there is settled when the client connects.
+        // Says why if no server can be reached, and waits for one that is about to be.
         self.rpc().await?;
         let bearer = Bearer(self.options().bearer()?).header();
         let mut error = self.unreachable();

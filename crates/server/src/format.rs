@@ -17,6 +17,9 @@ pub(crate) mod format_1;
 pub(crate) mod log;
 pub(crate) mod snapshot;
 
+#[cfg(test)]
+mod tests;
+
 use std::io;
 
 use conclave_journal::Stamp;

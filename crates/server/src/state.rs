@@ -63,7 +63,7 @@ impl State {
         });
         let saved = written.await.map_err(io::Error::other)??;
         let mut state = self.lock();
-        state.since -= since;
+        state.since = state.since.saturating_sub(since);
         state.written = Some(saved);
         Ok(())
     }

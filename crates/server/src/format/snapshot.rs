@@ -1,7 +1,7 @@
 //! The file of a snapshot: the settings of the cluster, and the whole state as of one entry of the log.
 //!
 //! ```text
-//! file   "conclav2", version (2 bytes), level (2), crc32 of the rest (4), record
+//! file   "conclav2", version (2 bytes), level (2), crc32 of these and of the record (4), record
 //! ```
 
 use std::fs::{self, File};
@@ -100,7 +100,7 @@ impl Saved {
         file.extend(MAGIC);
         file.extend(STAMP.version.to_be_bytes());
         file.extend(STAMP.level.to_be_bytes());
-        file.extend(crc32fast::hash(&body).to_be_bytes());
+        file.extend(sum(STAMP, &body).to_be_bytes());
         file.extend(body);
         file
     }
@@ -118,13 +118,23 @@ impl Saved {
         let (Some(version), Some(level)) = (two(0), two(2)) else {
             return Err(damaged("it is cut off"));
         };
-        check(Stamp { version: u16::from_be_bytes(version), level: u16::from_be_bytes(level) })?;
-        let (sum, body) = rest[4..].split_first_chunk().ok_or_else(|| damaged("it is cut off"))?;
-        if crc32fast::hash(body) != u32::from_be_bytes(*sum) {
+        let (version, level) = (u16::from_be_bytes(version), u16::from_be_bytes(level));
+        let stamp = Stamp { version, level };
+        check(stamp)?;
+        let (said, body) = rest[4..].split_first_chunk().ok_or_else(|| damaged("it is cut off"))?;
+        if sum(stamp, body) != u32::from_be_bytes(*said) {
             return Err(damaged("its checksum is wrong"));
         }
         conclave_record::decode(body).map_err(damaged)
     }
+}
+
+fn sum(stamp: Stamp, body: &[u8]) -> u32 {
+    let mut sum = crc32fast::Hasher::new();
+    sum.update(&stamp.version.to_be_bytes());
+    sum.update(&stamp.level.to_be_bytes());
+    sum.update(body);
+    sum.finalize()
 }
 
 /// Reads a snapshot, if there is one.

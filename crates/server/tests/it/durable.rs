@@ -251,6 +251,35 @@ async fn the_log_that_is_left_behind_is_bounded_by_commands_however_many_share_a
     assert!(bytes < 100_000, "{bytes} bytes are read again");
 }
 
+/// What `--snapshot-every` is for: `cargo test --release -p conclave-server --test it restart -- --ignored --nocapture`.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "measures, and takes long"]
+async fn how_long_a_restart_takes_with_many_locks_and_a_long_history() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let options = options(directory.path());
+    let node = Node::open(options.clone()).await.expect("a node");
+    let session = open_session(&node).await;
+    for first in (1..100_000).step_by(1000) {
+        let all = (first..first + 1000).map(|i| {
+            let (node, lock) = (&node, format!("lock-{i}"));
+            async move { acquire(node, session, i, &lock).await }
+        });
+        futures_util::future::join_all(all).await;
+    }
+    let keep = || node.propose(Command::KeepAlive { sessions: vec![session] });
+    for _ in 0..1000 {
+        futures_util::future::join_all((0..1000).map(|_| keep())).await;
+    }
+    let left = node.since_snapshot();
+    node.stop().await.expect("it stops");
+    #[expect(clippy::disallowed_methods, reason = "measures")]
+    let begun = std::time::Instant::now();
+    let node = Node::open(options).await.expect("a node");
+    let took = begun.elapsed();
+    println!("1,100,000 commands; {left:?} commands and bytes of log; restarted in {took:?}");
+    assert_eq!(node.look(|machine| machine.counts().holds), 100_000);
+}
+
 /// Where the frames in a file of the log end: each says how long it is, and after the last there are zeros.
 fn used(bytes: &[u8]) -> usize {
     let mut end = 40;
