@@ -6,7 +6,7 @@
 mod tests;
 
 use std::fs::{self, DirBuilder, File};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
@@ -39,8 +39,12 @@ pub(crate) enum Found {
 /// Looks at what is in a directory.
 pub(crate) fn look(directory: &Path) -> io::Result<Found> {
     let there = |name| directory.join(name).try_exists();
-    match fs::read(directory.join(SNAPSHOT)) {
-        Ok(bytes) if bytes.starts_with(b"conclav1") => Ok(Found::Format1),
+    let begins = File::open(directory.join(SNAPSHOT)).and_then(|file| {
+        let mut bytes = Vec::new();
+        file.take(8).read_to_end(&mut bytes).map(|_| bytes)
+    });
+    match begins {
+        Ok(bytes) if bytes == b"conclav1" => Ok(Found::Format1),
         Ok(_) => Ok(Found::Format2),
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         Err(_) if there("config")? || there("log")? => Ok(Found::Format1),
