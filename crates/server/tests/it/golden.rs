@@ -261,7 +261,7 @@ async fn write_the_directory_of_the_present_format() {
     let campaign = |rank, value: &str| {
         Call::Campaign(Campaign {
             election: "web".into(),
-            owner: Owner(0),
+            owner: None,
             rank,
             preempt: false,
             grace: Duration::from_secs(3),
