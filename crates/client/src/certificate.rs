@@ -60,7 +60,8 @@ fn of_node(why: &CertificateError) -> String {
                 expected.to_str(),
             )
         }
-        CertificateError::UnknownIssuer => {
+        // The signature is wrong if an authority of the same name is trusted, and not this one.
+        CertificateError::UnknownIssuer | CertificateError::BadSignature => {
             "the node's certificate is of an authority that is not trusted here; say whom to trust with --ca \
              (CONCLAVE_CA)"
                 .to_owned()

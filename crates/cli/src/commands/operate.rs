@@ -74,13 +74,13 @@ pub struct Expel {
     /// The session's number
     pub session: Option<u64>,
     /// All sessions that were opened with the token of this name
-    #[arg(long, value_name = "TOKEN")]
+    #[arg(long, value_name = "TOKEN", env = "CONCLAVE_EXPEL_OPENED_BY")]
     pub opened_by: Option<String>,
     /// All sessions whose clients say that they run on this host
-    #[arg(long, value_name = "HOST")]
+    #[arg(long, value_name = "HOST", env = "CONCLAVE_EXPEL_HOST")]
     pub host: Option<String>,
     /// All sessions that were opened from this network address
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", env = "CONCLAVE_EXPEL_ADDRESS")]
     pub address: Option<String>,
     /// Why, for the record
     #[arg(long, value_name = "TEXT", env = "CONCLAVE_REASON")]
