@@ -1,6 +1,7 @@
 //! A migration may be interrupted anywhere, and is begun again or finished at the next start.
 
 use super::*;
+use crate::clock::{ManualTime, TimeSource};
 use crate::node::{Node, Options};
 
 fn golden(name: &str) -> tempfile::TempDir {
@@ -32,7 +33,9 @@ fn interrupted(directory: &Path, after: usize) -> bool {
 }
 
 async fn state(directory: &Path) -> Vec<u8> {
-    let node = Node::open(Options::new(directory)).await.expect("a node");
+    // Time stands still, so that only the migration makes a difference.
+    let time = TimeSource::Manual(ManualTime::new());
+    let node = Node::open(Options { time, ..Options::new(directory) }).await.expect("a node");
     let state = node.look(|machine| conclave_record::encode(&machine.snapshot()));
     node.stop().await.expect("it stops");
     state

@@ -205,7 +205,7 @@ async fn a_snapshot_or_a_log_that_is_missing_is_missed() {
             ("snapshot", NodeError::Snapshot { .. }) | ("journal", NodeError::Log { .. })
         );
         assert!(named, "{part}: {error}");
-        assert!(error.to_string().contains("is missing; restore"), "{error}");
+        assert!(error.to_string().contains("is missing; put a copy"), "{error}");
         fs::rename(&away, options.directory.join(part)).expect("it is there");
     }
     let node = Node::open(options).await.expect("all is well again");

@@ -229,7 +229,6 @@ fn seen(node: &Node) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "its directory is written by the test below once level 2 is settled"]
 async fn what_format_2_has_written_is_read() {
     use conclave_server::{ManualTime, TimeSource};
     let (_directory, data, expected) = golden(PRESENT);
