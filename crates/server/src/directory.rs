@@ -128,7 +128,12 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub(crate) async fn claim(directory: &Path) -> Result<File, NodeError> {
     let bad = |error| NodeError::Directory { path: directory.to_owned(), error };
     migrate::make_directory(directory).map_err(bad)?;
-    let lock = File::options().write(true).create(true).mode(0o600).open(directory.join("lock"));
+    let lock = File::options()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(directory.join("lock"));
     let lock = lock.map_err(bad)?;
     for _ in 0..TRIES {
         match lock.try_lock() {

@@ -175,12 +175,10 @@ fn read_log(log: &Path, read: &mut Read) -> io::Result<()> {
     if next(purged) > next(read.applied) {
         return Err(damaged("the snapshot that came before the log is missing"));
     }
-    let mut expected = next(purged);
-    for (index, entry) in entries {
+    for (expected, (index, entry)) in (next(purged)..).zip(entries) {
         if index != expected {
             return Err(damaged(format!("entry {expected} is missing")));
         }
-        expected += 1;
         if index < next(read.applied) {
             continue;
         }
