@@ -35,7 +35,7 @@ fn a_backup_of_a_running_node_is_restored_without_its_holders() {
     fs::rename(node.file("data"), node.file("old")).expect("it is there");
     fs::rename(node.file("new"), node.file("data")).expect("it is there");
     node.restart();
-    assert_eq!(node.json(&["sessions", "--json"])["sessions"].as_array().map(Vec::len), Some(0));
+    assert_eq!(node.json(&["sessions", "--json"]).as_array().map(Vec::len), Some(0));
     let later = node.ends_with(0, &["lock", "a", "--", "sh", "-c", "echo $CONCLAVE_TOKEN"]);
     let later: u64 = later.trim().parse().expect("it prints the token");
     assert!(later > 1 << 48, "{later}");
