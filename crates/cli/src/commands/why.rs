@@ -124,7 +124,7 @@ fn print_election(name: &str, election: &Election, out: &mut dyn Write) -> Resul
         writeln!(
             out,
             "  {} {tenure}",
-            leads.who.as_ref().map_or("?".to_owned(), |it| text(&it.name))
+            leads.who.as_ref().map_or_else(|| "?".to_owned(), |it| text(&it.name))
         )?;
     }
     for (place, candidate) in (1_u64..).zip(&election.candidates) {

@@ -27,7 +27,7 @@ impl Stay {
     /// A fifth of the time-to-live is for the command to end, a minute at most, unless told otherwise. No more than half of it
     /// may be: the rest is to renew it in.
     pub(crate) fn new(ttl: Duration, grace: Option<Duration>) -> Result<Self, Failure> {
-        let stay = Self { ttl, grace: grace.unwrap_or((ttl / 5).min(LONGEST)) };
+        let stay = Self { ttl, grace: grace.unwrap_or_else(|| (ttl / 5).min(LONGEST)) };
         if stay.grace + stay.margin() > ttl / 2 {
             let enough = Duration::from_millis(
                 u64::try_from((stay.grace * 16 / 7).as_millis()).unwrap_or(u64::MAX).div_ceil(100)

@@ -430,7 +430,8 @@ fn look(process: Pid, tell: &Sender<Event>) {
                 let code = status.as_ref().and_then(|status| status.exit_status());
                 let signal = status.as_ref().and_then(|status| status.terminating_signal());
                 // As `wait` has it.
-                let status = code.map_or(signal.unwrap_or_default(), |code| (code & 0xff) << 8);
+                let status =
+                    code.map_or_else(|| signal.unwrap_or_default(), |code| (code & 0xff) << 8);
                 let _ = tell.send(Event::Ended(status));
                 return;
             }

@@ -257,7 +257,7 @@ async fn next(lines: &mut Lines<BufReader<OwnedReadHalf>>) -> Option<Ask> {
 /// Waits until everything has to end.
 async fn killed(kill: &mut watch::Receiver<bool>) {
     if kill.wait_for(|&kill| kill).await.is_err() {
-        pending().await
+        pending::<()>().await;
     }
 }
 
