@@ -141,6 +141,15 @@ async fn stand(
     let (mut again, mut kept) = (false, None);
     loop {
         let opened = match kept.take().filter(Session::is_alive) {
+            // A leadership that begins on the rest of an old lease would be over at once.
+            Some(session) if session.remaining() < stay.ttl / 2 => {
+                tokio::select! {
+                    () = tokio::time::sleep(RETRY) => {}
+                    signal = signals.stop() => return Ok(Done::signal(signal as i32)),
+                }
+                kept = Some(session);
+                continue;
+            }
             Some(session) => Ok(session),
             None => tokio::select! {
                 opened = args.keep.open(&client, &args.command) => opened,

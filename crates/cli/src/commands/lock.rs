@@ -84,7 +84,7 @@ pub struct Args {
     #[arg(required = true, value_name = "NAME")]
     pub names: Vec<String>,
     /// Hold this lock, too
-    #[arg(long = "and", value_name = "NAME")]
+    #[arg(long = "and", value_name = "NAME", env = "CONCLAVE_AND")]
     pub and: Vec<String>,
     /// Share it with others who do
     #[arg(long, env = "CONCLAVE_SHARED", conflicts_with = "permits")]
@@ -130,7 +130,7 @@ pub struct Keep {
     #[arg(default_value_t = 0)]
     pub priority: i32,
     /// Within a command that runs under a lock, be on one's own: a session that knows nothing of the other
-    #[arg(long)]
+    #[arg(long, env = "CONCLAVE_NEW_SESSION")]
     pub new_session: bool,
     /// Say what happens
     #[arg(long, short, env = "CONCLAVE_VERBOSE")]

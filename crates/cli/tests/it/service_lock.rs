@@ -243,7 +243,7 @@ fn when_no_node_answers_a_command_is_told_to_end_in_time() {
     // It takes its time, but not as long as it may.
     let script = "trap 'echo told > told; sleep 0.2; echo cleaned >> told; exit 0' TERM; \
                   echo > ready; while :; do sleep 0.05; done";
-    let args = ["lock", "--ttl", "20s", "--grace", "10s", "a", "--", "sh", "-c", script];
+    let args = ["lock", "--ttl", "20s", "--grace", "7s", "a", "--", "sh", "-c", script];
     let mut holder = node.begin(&args);
     eventually("the command", || node.file("ready").exists().then_some(()));
     // Somebody waits whose own session is in no danger.

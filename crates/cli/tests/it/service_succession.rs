@@ -36,7 +36,8 @@ fn history(node: &Node) -> BTreeMap<u64, Reign> {
         let [term, at] = [(); 2].map(|()| {
             words.next().and_then(|word| word.parse::<u64>().ok()).expect("a number in each line")
         });
-        let reign = reigns.entry(term).or_insert(Reign { name: name.clone(), from: at, to: at });
+        let reign =
+            reigns.entry(term).or_insert_with(|| Reign { name: name.clone(), from: at, to: at });
         assert_eq!(reign.name, name, "two have the term {term}");
         (reign.from, reign.to) = (reign.from.min(at), reign.to.max(at));
     }

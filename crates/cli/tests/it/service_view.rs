@@ -16,11 +16,11 @@ fn a_chain_of_waits_is_no_deadlock() {
     let begin = |name: &str, locks: &[&str]| {
         node.begin(&[&["lock", "--ttl", "60s", "--name", name], locks].concat())
     };
-    let holder = begin("first", &["a", "b"]);
+    let holder = begin("first", &["a", "--and", "b"]);
     holder.line();
-    let _second = begin("second", &["b", "c"]);
+    let _second = begin("second", &["b", "--and", "c"]);
     node.waiters("b", 1);
-    let _third = begin("third", &["c", "d"]);
+    let _third = begin("third", &["c", "--and", "d"]);
     node.waiters("c", 2);
     let why = node.ends_with(0, &["why", "c"]);
     for part in
@@ -112,7 +112,7 @@ fn json_is_printed_by_everything_that_prints() {
         let output = by_variable.env("CONCLAVE_JSON", "1").output().expect("it starts");
         serde_json::from_str::<serde_json::Value>(&stdout(&output)).expect("it is JSON");
     }
-    let holder = node.begin(&["lock", "a", "b", "--json"]);
+    let holder = node.begin(&["lock", "a", "--and", "b", "--json"]);
     let held: serde_json::Value = serde_json::from_str(&holder.line()).expect("it is JSON");
     assert_eq!(held["locks"], serde_json::json!(["a", "b"]));
     let waiter = node.begin(&["lock", "a", "--json", "-v", "--", "true"]);
