@@ -18,7 +18,7 @@ struct Many {
 enum Kind {
     Nothing,
     Number(u64),
-    Boxed(Box<Kind>),
+    Boxed(Box<Self>),
     Named { one: u32, two: Vec<Colour> },
 }
 

@@ -17,7 +17,7 @@ async fn main() {
         ["acquire", directory] => acquire(directory).await,
         ["serve", address, directory] => serve(address, directory).await,
         ["clients", address, count] => {
-            crowd::clients(address, count.parse().expect("a number"), say)
+            crowd::clients(address, count.parse().expect("a number"), say);
         }
         _ => {
             eprintln!(

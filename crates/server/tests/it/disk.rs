@@ -98,7 +98,7 @@ async fn a_disk_without_any_room_stops_the_node_and_nothing_acknowledged_is_lost
         let kept = node.propose(Command::KeepAlive { sessions: long.clone() }).await;
         match kept {
             Ok(answer) => {
-                assert_eq!(answer, Ok(Reply::Alive { gone: Vec::new(), deposed: Vec::new() }))
+                assert_eq!(answer, Ok(Reply::Alive { gone: Vec::new(), deposed: Vec::new() }));
             }
             Err(error) => break error.to_string(),
         }
