@@ -36,7 +36,7 @@ fn main() -> ExitCode {
                 return ExitCode::from(2);
             }
         },
-        Some("chaos") => chaos(&arguments, &[]),
+        Some("chaos") => chaos(&arguments),
         Some("peers") => cargo(&["test", "--manifest-path", "benches/peers/Cargo.toml"], &[]),
         Some("help" | "--help" | "-h") => {
             println!("{USAGE}");
@@ -67,8 +67,8 @@ const STEPS: [Step; 6] = [
     ("tests", tests),
     ("chaos", |_, summary| {
         let file = skips()?;
-        let done =
-            chaos(&["--minutes", "1", "--seed", "14"].map(str::to_owned), &[(SKIPPED, &file)]);
+        let minute = ["--minutes", "1", "--seed", "14"].map(str::to_owned);
+        let done = run_chaos(&minute, &[(SKIPPED, &file)]);
         summary.read_skips(&file);
         done
     }),
@@ -89,11 +89,26 @@ struct Summary {
 }
 
 /// Builds the program and what tries it, and has it tried.
-fn chaos(arguments: &[String], variables: &[(&str, &str)]) -> Result<()> {
+fn chaos(arguments: &[String]) -> Result<()> {
     cargo(&["build", "-p", "conclave-cli", "-p", "conclave-chaos"], &[])?;
-    let mut run = vec!["run", "-q", "-p", "conclave-chaos", "--"];
-    run.extend(arguments.iter().map(String::as_str));
-    cargo(&run, variables)
+    run_chaos(arguments, &[])
+}
+
+/// Has the program tried, as it was built. `cargo run` would choose the features of two crates alone, and
+/// compile half of the workspace a second time after the tests.
+fn run_chaos(arguments: &[String], variables: &[(&str, &str)]) -> Result<()> {
+    let this = env::current_exe().context("where does this program lie?")?;
+    let program = this.with_file_name("conclave-chaos");
+    let mut command = Command::new(&program);
+    command.args(arguments).current_dir(root());
+    if !arguments.iter().any(|argument| argument.starts_with("--program")) {
+        command.arg("--program").arg(this.with_file_name("conclave"));
+    }
+    println!("   {command:?}");
+    let status = command.envs(variables.iter().copied()).status();
+    let status = status.with_context(|| format!("cannot start {}", program.display()))?;
+    ensure!(status.success(), "to repeat it: cargo xtask chaos {}", arguments.join(" "));
+    Ok(())
 }
 
 fn test(options: &Options) -> Result<()> {
@@ -139,7 +154,7 @@ impl Summary {
 /// Runs the tests as often as asked for. Those that cannot be run here say so in a file.
 fn tests(options: &Options, summary: &mut Summary) -> Result<()> {
     // What is built beside busy loops is built three times as slowly, and proves nothing.
-    cargo(&["test", "--workspace", "--no-run"], &[])?;
+    cargo(&["build", "--workspace", "--bins", "--tests"], &[])?;
     let file = skips()?;
     let _busy = options.busy.then(busy::Loops::start).transpose()?;
     let mut failed = Vec::new();
@@ -199,10 +214,13 @@ fn cargo(args: &[&str], variables: &[(&str, &str)]) -> Result<()> {
 
 fn command(args: &[&str]) -> Command {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace");
     let mut command = Command::new(cargo);
-    command.args(args).current_dir(root);
+    command.args(args).current_dir(root());
     command
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace")
 }
 
 /// The crates that must not depend on anything that does I/O, reads a clock or draws chance.
