@@ -6,7 +6,8 @@
 //!         crc32 of the content as it is written (4), version (2), level (2), content, filled up to a multiple of 8
 //! ```
 //!
-//! Numbers are big-endian; frames are counted through all files. A file has its length from the beginning, full of
+//! Numbers are big-endian; frames are counted through all files. The last frame of a file that is not the last has version
+//! and level 65535, and the number of the next file as its content (8). A file has its length from the beginning, full of
 //! zeros: to flush what was overwritten is faster than to flush what made a file longer, and a file that was cut off
 //! later is told by its length.
 //!
@@ -39,11 +40,15 @@ pub(crate) struct Salt(pub(crate) u64);
 /// it out has to know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
-    /// How it is encoded.
+    /// How it is encoded; the highest number is the journal's own.
     pub version: u16,
     /// What it may contain.
     pub level: u16,
 }
+
+/// What the last frame of a file has, if the journal goes on in the next; its content is the number of that file.
+/// Files of earlier versions end without it.
+pub(crate) const GOES_ON: Stamp = Stamp { version: u16::MAX, level: u16::MAX };
 
 /// What a frame begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

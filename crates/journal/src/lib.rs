@@ -1,7 +1,9 @@
 //! Frames in files, one after the other, each on disk before the next is written. So a frame that is
 //! damaged although a later one is whole was whole once, and that is an error. One that was being written when the
 //! power failed was never acknowledged; it is the last, some sector of it was not written, and it is cut off, which is
-//! said ([`Journal::cut_off`]). Anything else is damage, and the journal is not opened.
+//! said ([`Journal::cut_off`]). Anything else is damage, and the journal is not opened. Before the journal turns to the
+//! next file, the last frame of a file says so; a journal that says that it goes on in a file that is missing has lost
+//! what was acknowledged, and is not opened, either.
 //!
 //! `frame` is what files look like, `tail` tells what was not written from what was damaged, `pen` writes, and
 //! `format_1` reads what version 0.1 wrote.
@@ -21,7 +23,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
-use crate::frame::{HEADER, Head, Header, Salt, damaged, frame, room_for, whiten};
+use crate::frame::{GOES_ON, HEADER, Head, Header, Salt, damaged, frame, room_for, whiten};
 use crate::pen::{BLOCK, Pen};
 use crate::tail::{Tail, tail};
 
@@ -53,7 +55,12 @@ struct Numbered {
     /// How long it was made; frames beyond that go to the next.
     length: usize,
     file: File,
+    /// Its last frame says that the journal goes on in the next file.
+    goes_on: bool,
 }
+
+/// How many bytes the frame takes that says that the journal goes on in the next file.
+const LINK: usize = HEAD + size_of::<u64>();
 
 /// What was at the end of the journal, was not written completely, and was never acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,7 +120,8 @@ impl Journal {
         full: usize,
         mut show: impl FnMut(Place, Stamp, &[u8]) -> io::Result<()>,
     ) -> io::Result<Self> {
-        let (mut files, mut end, mut next) = (VecDeque::<Numbered>::new(), HEADER, None);
+        let (mut files, mut next) = (VecDeque::<Numbered>::new(), None);
+        let (mut end, mut end_before) = (HEADER, HEADER);
         let (mut cut_off, mut last) = (None, None);
         for number in numbers(directory, true)? {
             let missing = || damaged(format!("something before {} is missing", name(number)));
@@ -123,16 +131,20 @@ impl Journal {
             let path = directory.join(name(number));
             let bytes = fs::read(&path)?;
             let file = File::options().write(true).read(true).open(&path)?;
-            let file = Numbered::new(file, &bytes, number)?;
-            end = HEADER;
+            let mut file = Numbered::new(file, &bytes, number)?;
+            (end_before, end) = (end, HEADER);
             while let Some((head, content)) = frame(&bytes, end, file.salt) {
                 if cut_off.is_some() || next.is_some_and(|next| next != head.number) {
                     return Err(missing());
                 }
-                let place = Place::new(number, end, head.length)?;
-                let mut content = content.to_vec();
-                whiten(&mut content, end + HEAD, file.salt);
-                show(place, head.stamp, &content[..head.length])?;
+                if head.stamp == GOES_ON {
+                    file.goes_on = true;
+                } else {
+                    let place = Place::new(number, end, head.length)?;
+                    let mut content = content.to_vec();
+                    whiten(&mut content, end + HEAD, file.salt);
+                    show(place, head.stamp, &content[..head.length])?;
+                }
                 last = Some((files.len(), end, room_for(head.length)));
                 (end, next) = (end + room_for(head.length), Some(head.number + 1));
             }
@@ -146,6 +158,19 @@ impl Journal {
                 Tail::Damaged(why) => return Err(lost(number, end, &bytes, why)),
             }
             files.push_back(file);
+        }
+        if let Some(last) = files.back().filter(|last| last.goes_on) {
+            let (next, last) = (name(last.number + 1), name(last.number));
+            let text = format!("{next} is missing, and {last} says that the log goes on there");
+            return Err(damaged(text));
+        }
+        // What was made in advance is still to come, unless the file before it says that the journal goes on there.
+        let mut coming = None;
+        let begun = files.len().checked_sub(2).is_none_or(|before| files[before].goes_on);
+        if !begun && end == HEADER {
+            let made = files.pop_back().expect("there are two");
+            coming = Some(thread::spawn(move || Ok(made)));
+            end = end_before;
         }
         // Whoever wrote the last frame may have been killed before it was on disk, or have been told that it
         // is not; and the next may go to another file, and be flushed without it.
@@ -165,7 +190,7 @@ impl Journal {
         let pen = Pen::new(&directory.join(name(written)), end)?;
         let directory = directory.to_owned();
         let next = next.unwrap_or_default();
-        Ok(Self { directory, full, files, pen, next, coming: None, failed: false, cut_off })
+        Ok(Self { directory, full, files, pen, next, coming, failed: false, cut_off })
     }
 
     /// What was cut off when it was opened.
@@ -175,7 +200,7 @@ impl Journal {
 
     /// Makes room for a frame, and says whether it will be the first of a file.
     pub fn make_room(&mut self, length: usize) -> io::Result<bool> {
-        let needed = room_for(length);
+        let needed = room_for(length) + LINK;
         let (at, room) = (self.pen.at(), self.last().length);
         // An empty file may be longer than others, for a long frame.
         let room = if at == HEADER { room } else { room.min(self.full) };
@@ -187,7 +212,9 @@ impl Journal {
                 _ => make(&self.directory, self.last().number + 1, self.full, needed)?,
             };
             let path = self.directory.join(name(file.number));
-            self.pen = self.pen.turn_to(&path, HEADER)?;
+            let pen = self.pen.turn_to(&path, HEADER)?;
+            self.say_it_goes_on()?;
+            self.pen = pen;
             self.files.push_back(file);
         }
         Ok(self.pen.at() == HEADER)
@@ -196,6 +223,28 @@ impl Journal {
     /// Writes a frame, and returns when it is on disk. There has to be room for it. What it begins with is put into
     /// the first [`HEAD`] bytes; the rest is its content, of which nothing is left.
     pub fn append(&mut self, frame: &mut Vec<u8>, stamp: Stamp) -> io::Result<Place> {
+        let place = self.write(frame, stamp)?;
+        if self.pen.at() > self.full / 2 && self.coming.is_none() {
+            let (directory, number, full) = (self.directory.clone(), place.file + 1, self.full);
+            self.coming = Some(thread::spawn(move || make(&directory, number, full, 0)));
+        }
+        Ok(place)
+    }
+
+    /// Writes the last frame of a file, so that it is noticed if the next is lost.
+    fn say_it_goes_on(&mut self) -> io::Result<()> {
+        let file = self.last();
+        // An earlier version left no room for it.
+        if self.pen.at() + LINK > file.length {
+            return Ok(());
+        }
+        let mut frame = vec![0; HEAD];
+        frame.extend((file.number + 1).to_be_bytes());
+        self.write(&mut frame, GOES_ON)?;
+        Ok(())
+    }
+
+    fn write(&mut self, frame: &mut Vec<u8>, stamp: Stamp) -> io::Result<Place> {
         if self.failed {
             return Err(io::Error::other("the log could not be written before"));
         }
@@ -213,10 +262,6 @@ impl Journal {
         self.pen.write(frame)?;
         self.failed = false;
         self.next += 1;
-        if self.pen.at() > self.full / 2 && self.coming.is_none() {
-            let (directory, number, full) = (self.directory.clone(), place.file + 1, self.full);
-            self.coming = Some(thread::spawn(move || make(&directory, number, full, 0)));
-        }
         Ok(place)
     }
 
@@ -294,7 +339,7 @@ impl Numbered {
             let text = format!("{} is cut off: {there} of {length} bytes are there", name(number));
             return Err(damaged(text));
         }
-        Ok(Self { number, salt: header.salt, length, file })
+        Ok(Self { number, salt: header.salt, length, file, goes_on: false })
     }
 }
 
@@ -307,6 +352,9 @@ fn lost(number: u64, end: usize, bytes: &[u8], why: &str) -> io::Error {
          acknowledged"
     ))
 }
+
+/// What a file leaves free on the disk, if it can be shorter: whoever cuts the journal has to write something down first.
+const SPARE: u64 = 4 << 20;
 
 /// Makes a file that is full of zeros, as far as there is room, but with room for a frame of so many bytes.
 fn make(directory: &Path, number: u64, full: usize, needed: usize) -> io::Result<Numbered> {
@@ -331,6 +379,9 @@ fn fill(path: &Path, number: u64, wanted: usize, least: usize) -> io::Result<Num
     let mut length = 0;
     let zeros = vec![0; (1 << 20).min(wanted.next_multiple_of(BLOCK))];
     while length < wanted.next_multiple_of(BLOCK) {
+        if length >= least.max(BLOCK) && free(&file)? < SPARE + zeros.len() as u64 {
+            break;
+        }
         let more = zeros.len().min(wanted.next_multiple_of(BLOCK) - length);
         match file.write(&zeros[..more]) {
             Ok(written) => length += written,
@@ -348,7 +399,13 @@ fn fill(path: &Path, number: u64, wanted: usize, least: usize) -> io::Result<Num
     let header = Header { number, length: length as u64, salt };
     file.write_all_at(&header.to_bytes(), 0)?;
     file.sync_all()?;
-    Ok(Numbered { number, salt, length, file })
+    Ok(Numbered { number, salt, length, file, goes_on: false })
+}
+
+/// How many bytes are free where a file is.
+fn free(file: &File) -> io::Result<u64> {
+    let disk = rustix::fs::fstatvfs(file)?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
 }
 
 /// Which files there are is on disk when this returns.

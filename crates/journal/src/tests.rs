@@ -69,7 +69,8 @@ fn what_was_written_is_there() {
     drop(journal);
     let (journal, seen) = open(directory.path()).expect("a log");
     assert_eq!(seen[40..], [long, b"after".to_vec()]);
-    assert_eq!(journal.next, 42);
+    let links = journal.last().number - 1;
+    assert_eq!(journal.next, 42 + links, "each file but the last says that it goes on");
 }
 
 /// A directory whose last frame begins within a sector and touches seven; the file, and where that frame is.
@@ -187,6 +188,66 @@ fn a_missing_file_is_missed_and_a_strange_one_is_strange() {
     let directory = tempfile::tempdir().expect("a directory");
     fs::write(directory.path().join("notes"), b"?").expect("it can be written");
     assert!(open(directory.path()).is_err());
+}
+
+#[test]
+fn the_newest_file_is_missed_if_it_is_gone() {
+    for count in 5..40 {
+        let directory = tempfile::tempdir().expect("a directory");
+        let expected = written(directory.path(), count);
+        let (journal, _) = open(directory.path()).expect("a log");
+        let newest = journal.last().number;
+        drop(journal);
+        let all = files(directory.path());
+        let gone: Vec<_> =
+            all[newest as usize - 1..].iter().map(|path| (path, fs::read(path))).collect();
+        for (path, _) in &gone {
+            fs::remove_file(path).expect("it is there");
+        }
+        if newest > 1 {
+            let error = open(directory.path()).err().expect("something was acknowledged there");
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+            let text = format!("{} is missing", name(newest));
+            assert!(error.to_string().contains(&text), "{error}");
+        }
+        for (path, bytes) in gone {
+            fs::write(path, bytes.expect("it was there")).expect("it can be written");
+        }
+        assert_eq!(open(directory.path()).expect("all is there again").1, expected);
+    }
+}
+
+#[test]
+fn files_of_earlier_versions_which_do_not_say_that_they_go_on_are_read() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (mut journal, _) = open(directory.path()).expect("a log");
+    for i in 1..5_u8 {
+        append(&mut journal, &[i; 40]);
+        let (number, path) = (u64::from(i) + 1, directory.path().join(name(u64::from(i) + 1)));
+        journal.files.push_back(make(directory.path(), number, SHORT, 0).expect("a file"));
+        journal.pen = journal.pen.turn_to(&path, HEADER).expect("it can be opened");
+    }
+    append(&mut journal, &[5; 40]);
+    drop(journal);
+    let (mut journal, seen) = open(directory.path()).expect("a log");
+    assert_eq!(seen, (1..6).map(|i| vec![i; 40]).collect::<Vec<_>>());
+    append(&mut journal, b"more");
+    drop(journal);
+    assert_eq!(open(directory.path()).expect("a log").1.len(), 6);
+}
+
+#[test]
+fn a_file_that_was_made_in_advance_is_used_when_the_one_before_it_is_full() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (mut journal, _) = open(directory.path()).expect("a log");
+    append(&mut journal, &[1; SHORT / 2]);
+    drop(journal);
+    assert_eq!(files(directory.path()).len(), 2);
+    let (mut journal, _) = open(directory.path()).expect("a log");
+    assert_eq!(append(&mut journal, b"two").file, 1);
+    assert_eq!(append(&mut journal, &[3; SHORT / 2]).file, 2);
+    drop(journal);
+    assert_eq!(open(directory.path()).expect("a log").1.len(), 3);
 }
 
 #[test]
