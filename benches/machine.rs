@@ -172,7 +172,7 @@ impl Server {
         let open =
             Open { name: "worker-0000".into(), host: "host-0000".into(), ttl, ..Open::default() };
         match self.apply(Command::Open(open)) {
-            Ok(Reply::Opened { session }) => session,
+            Ok(Reply::Opened { session, .. }) => session,
             other => panic!("{other:?}"),
         }
     }

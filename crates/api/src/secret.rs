@@ -25,10 +25,10 @@ impl fmt::Debug for Ask {
 
 impl fmt::Debug for Opened {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { session, key: _, ttl_ms, window } = self;
+        let Self { session, key: _, ttl_ms, window, deposed } = self;
         let mut shown = f.debug_struct("Opened");
         shown.field("session", session).field("key", &Hidden).field("ttl_ms", ttl_ms);
-        shown.field("window", window).finish()
+        shown.field("window", window).field("deposed", deposed).finish()
     }
 }
 
@@ -47,12 +47,16 @@ mod tests {
 
     const KEY: u64 = 0xfeed_beef_cafe_f00d;
 
+    fn opened() -> v1::Opened {
+        v1::Opened { session: 7, key: KEY, ttl_ms: 15_000, window: 32, deposed: Vec::new() }
+    }
+
     #[test]
     fn the_key_of_a_session_is_never_shown() {
         let what = Some(ask::What::Attach(v1::Attach {}));
         let ask = v1::Ask { session: 7, id: 2, received: 1, key: KEY, what };
-        let opened = v1::Opened { session: 7, key: KEY, ttl_ms: 15_000, window: 32 };
-        let what = Some(tell::What::Opened(opened));
+        let opened = opened();
+        let what = Some(tell::What::Opened(opened.clone()));
         let tell = v1::Tell { session: 0, id: 1, what };
         let shown = [format!("{ask:?}"), format!("{ask:#?}"), format!("{opened:?}")];
         for shown in shown.into_iter().chain([format!("{tell:?}"), format!("{tell:#?}")]) {
@@ -65,8 +69,8 @@ mod tests {
 
     #[test]
     fn all_else_is_shown() {
-        let opened = v1::Opened { session: 7, key: KEY, ttl_ms: 15_000, window: 32 };
-        let shown = "Opened { session: 7, key: ***, ttl_ms: 15000, window: 32 }";
+        let opened = opened();
+        let shown = "Opened { session: 7, key: ***, ttl_ms: 15000, window: 32, deposed: [] }";
         assert_eq!(format!("{opened:?}"), shown);
         let open = v1::Open { name: "a".into(), nonce: KEY, ..v1::Open::default() };
         let shown = "Open { name: \"a\", host: \"\", ttl_ms: 0, priority: 0, nonce: *** }";

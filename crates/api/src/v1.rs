@@ -151,7 +151,7 @@ pub struct Open {
 }
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
-#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+#[derive(Clone, PartialEq, ::prost::Message)]
 #[prost(skip_debug)]
 pub struct Opened {
     #[prost(uint64, tag = "1")]
@@ -165,6 +165,10 @@ pub struct Opened {
     /// that do not wait.
     #[prost(uint32, tag = "4")]
     pub window: u32,
+    /// If the session was there already: its leaderships that were deposed. To ask for the session again renews it, but
+    /// does not prolong these.
+    #[prost(message, repeated, tag = "5")]
+    pub deposed: ::prost::alloc::vec::Vec<DeposedLeader>,
 }
 /// The session was opened over another stream; from now on this one hears of it.
 #[derive(serde::Serialize, serde::Deserialize)]

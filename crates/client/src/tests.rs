@@ -29,7 +29,17 @@ impl Desk {
         let mut desk = Self { book, sent };
         let (_, id, _) = desk.next().expect("it asks for a session");
         let ttl_ms = 60_000;
-        desk.hear(0, id, Told::Opened(v1::Opened { session: SESSION, key: 5, ttl_ms, window: 32 }));
+        desk.hear(
+            0,
+            id,
+            Told::Opened(v1::Opened {
+                session: SESSION,
+                key: 5,
+                ttl_ms,
+                window: 32,
+                deposed: Vec::new(),
+            }),
+        );
         assert_eq!(opened.try_recv().expect("told").expect("given").id, SESSION);
         desk
     }

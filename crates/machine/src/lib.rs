@@ -16,7 +16,7 @@
 //!     let (name, host, ttl) = (name.into(), "host".into(), Duration::from_secs(10));
 //!     let open = Command::Open(Open { name, host, ttl, priority: 0, ..Open::default() });
 //!     match machine.apply(Time::ZERO, open, &mut Vec::new()) {
-//!         Ok(Reply::Opened { session }) => session,
+//!         Ok(Reply::Opened { session, .. }) => session,
 //!         other => panic!("{other:?}"),
 //!     }
 //! };

@@ -222,7 +222,9 @@ impl Machine {
                 return Err(Error::KeyTaken);
             }
             self.keep_alive(session);
-            return Ok(Reply::Opened { session });
+            let silent = self.is_mutated(Mutation::SilentOpenings);
+            let deposed = if silent { Vec::new() } else { self.deposed(session) };
+            return Ok(Reply::Opened { session, deposed });
         }
         self.check_open(&open)?;
         let Open { name, host, ttl, priority, key, opened_by, address, quota: _ } = open;
@@ -249,7 +251,7 @@ impl Machine {
             next_allotted: RequestId::ALLOTTED,
         };
         self.admit(session, fresh);
-        Ok(Reply::Opened { session })
+        Ok(Reply::Opened { session, deposed: Vec::new() })
     }
 
     /// Whether there may be such a session.

@@ -33,6 +33,8 @@ pub(crate) enum Mutation {
     DeposedAtOnce,
     /// The answer to a renewal does not say which leaderships it does not prolong.
     SilentRenewals,
+    /// The answer to an opening that is repeated does not say that, though it renews, too.
+    SilentOpenings,
     /// Candidates are not taken to wait for who leads.
     CandidatesIgnored,
     /// When the candidate has gone for which a leader was to yield, deadlocks are not looked for.

@@ -11,6 +11,9 @@ pub enum Reply {
     Opened {
         /// Its number.
         session: SessionId,
+        /// If it was there already: its leaderships that were deposed. The session was renewed, but
+        /// these are not prolonged.
+        deposed: Vec<Deposed>,
     },
     /// The sessions live on, but for these.
     Alive {

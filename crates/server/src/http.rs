@@ -194,9 +194,14 @@ impl Site {
         }
         let ask = v1::Ask { what: Some(Asked::Open(open)), ..v1::Ask::default() };
         match self.service.call(caller, ask).await? {
-            Told::Opened(v1::Opened { session, key, ttl_ms, .. }) => {
+            Told::Opened(v1::Opened { session, key, ttl_ms, deposed, .. }) => {
                 let session = Handle { session, key }.to_string();
-                Ok(ok(json!({ "session": session, "ttl_ms": ttl_ms })))
+                let mut opened = json!({ "session": session, "ttl_ms": ttl_ms });
+                // Only a session that was there already can have led.
+                if !deposed.is_empty() {
+                    opened["deposed"] = json!(deposed);
+                }
+                Ok(ok(opened))
             }
             _ => unreachable!("a session is opened or it is not"),
         }

@@ -234,22 +234,26 @@ impl Hub {
                 }
             }
             Target::Stream(asker) => {
-                if let Ok(Reply::Opened { session }) = answer {
+                // Who asks again for its session, or to lead, may have missed that it is to yield.
+                let reminded = match answer {
+                    Ok(Reply::Opened { session, .. }) => Some(session),
+                    Ok(Reply::Elected { .. }) => Some(SessionId(asker.session)),
+                    _ => None,
+                };
+                if let Ok(Reply::Opened { session, .. }) = answer {
                     self.attach(session, asker.open.way());
                 }
                 if let (Some(asked), Ok(Reply::Waiting)) = (asked, &answer) {
                     self.await_answer(asked, None);
                 }
                 if answer != Ok(Reply::Waiting) || asker.tell_waiting {
-                    // Who asks again learns that it leads; and that it was asked to yield meanwhile.
-                    let leads = matches!(answer, Ok(Reply::Elected { .. }));
                     let mut told = translate::answer(answer, machine);
                     if let Told::Opened(opened) = &mut told {
                         opened.key = asker.key;
                     }
                     asker.tell(told);
-                    if leads {
-                        self.remind(SessionId(asker.session), machine, machine.now());
+                    if let Some(session) = reminded {
+                        self.remind(session, machine, machine.now());
                     }
                 }
             }

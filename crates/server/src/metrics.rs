@@ -410,7 +410,7 @@ mod tests {
             let ttl = Duration::from_secs(10);
             let open = Open { name: "x".into(), host: "y".into(), ttl, ..Open::default() };
             match carry_out(Command::Open(open)) {
-                Ok(Reply::Opened { session }) => session,
+                Ok(Reply::Opened { session, .. }) => session,
                 other => panic!("{other:?}"),
             }
         };

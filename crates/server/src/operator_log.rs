@@ -277,7 +277,7 @@ mod tests {
         fn open(&mut self, name: &str) -> SessionId {
             let (name, host, ttl) = (name.into(), "here".into(), Duration::from_secs(10));
             match self.apply(Command::Open(Open { name, host, ttl, ..Open::default() })) {
-                Ok(Reply::Opened { session }) => session,
+                Ok(Reply::Opened { session, .. }) => session,
                 other => panic!("{other:?}"),
             }
         }

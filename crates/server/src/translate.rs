@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use conclave_api::{Code, v1};
 use conclave_machine::{
-    Acquire, Agent, Call, Campaign, Cause, Edge, ElectionView, Error, Forced, HolderView, Kind,
-    Leadership, Link, LockView, Machine, Mode, Owner, Patience, Reply, RequestId, SessionId,
+    Acquire, Agent, Call, Campaign, Cause, Deposed, Edge, ElectionView, Error, Forced, HolderView,
+    Kind, Leadership, Link, LockView, Machine, Mode, Owner, Patience, Reply, RequestId, SessionId,
     SessionView, Tenure, Time, Token, WaiterView, Want, Wants, Who, Why,
 };
 use v1::ask::What as Asked;
@@ -128,24 +128,18 @@ pub(crate) fn answer(answer: Result<Reply, Error>, machine: &Machine) -> Told {
     };
     match reply {
         Reply::Done => Told::Done(v1::Done {}),
-        Reply::Opened { session } => {
+        Reply::Opened { session, deposed } => {
             let ttl = machine.session(session).map_or(Duration::ZERO, |session| session.ttl);
             let window = u32::try_from(machine.config().limits.replies).unwrap_or(u32::MAX);
             // Only who asked knows the key.
             let (session, key, ttl_ms) = (session.0, 0, millis(ttl));
-            Told::Opened(v1::Opened { session, key, ttl_ms, window })
+            let deposed = deposed_leaders(deposed, machine);
+            Told::Opened(v1::Opened { session, key, ttl_ms, window, deposed })
         }
         Reply::Expelled { sessions } => Told::Expelled(v1::Expelled { sessions }),
         Reply::Alive { gone, deposed } => {
             let gone = gone.into_iter().map(|session| session.0).collect();
-            let deposed = deposed.into_iter().map(|one| v1::DeposedLeader {
-                session: one.session.0,
-                election: one.election.to_string(),
-                term: one.term.0,
-                cause: cause(one.cause),
-                left_ms: one.until.map_or(0, |until| millis(until.since(machine.now()))),
-            });
-            Told::Alive(v1::Alive { gone, deposed: deposed.collect() })
+            Told::Alive(v1::Alive { gone, deposed: deposed_leaders(deposed, machine) })
         }
         Reply::Granted { token, epochs, depth } => {
             let epochs = epochs.iter().map(|epoch| epoch.0).collect();
@@ -155,6 +149,18 @@ pub(crate) fn answer(answer: Result<Reply, Error>, machine: &Machine) -> Told {
         Reply::Released { left } => Told::Released(v1::Released { left }),
         Reply::Elected { term } => Told::Elected(v1::Elected { term: term.0 }),
     }
+}
+
+/// Leaderships that a renewal does not prolong.
+fn deposed_leaders(deposed: Vec<Deposed>, machine: &Machine) -> Vec<v1::DeposedLeader> {
+    let deposed = deposed.into_iter().map(|one| v1::DeposedLeader {
+        session: one.session.0,
+        election: one.election.to_string(),
+        term: one.term.0,
+        cause: cause(one.cause),
+        left_ms: one.until.map_or(0, |until| millis(until.since(machine.now()))),
+    });
+    deposed.collect()
 }
 
 /// Why something was not done.

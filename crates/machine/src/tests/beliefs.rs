@@ -27,7 +27,7 @@ fn no_two_believe_that_they_lead() {
 
 #[test]
 fn it_is_found_if_a_successor_does_not_wait_or_a_renewal_says_nothing() {
-    for mutation in [Mutation::DeposedAtOnce, Mutation::SilentRenewals] {
+    for mutation in [Mutation::DeposedAtOnce, Mutation::SilentRenewals, Mutation::SilentOpenings] {
         assert!(explore(1, Some(mutation)).is_err(), "{mutation:?} goes unnoticed");
     }
 }
@@ -108,11 +108,8 @@ impl World {
         let mut machine = Machine::new(Config::default());
         machine.mutation = mutation;
         let believers = [TTL, 100].map(|ttl| {
-            let (name, host) = ("s".into(), "h".into());
-            let ttl_span = UNIT * u32::try_from(ttl).expect("small");
-            let open = Command::Open(Open { name, host, ttl: ttl_span, ..Open::default() });
-            let opened = machine.apply(Time::ZERO, open, &mut Vec::new());
-            let Ok(Reply::Opened { session }) = opened else { panic!("{opened:?}") };
+            let opened = machine.apply(Time::ZERO, open(ttl), &mut Vec::new());
+            let Ok(Reply::Opened { session, .. }) = opened else { panic!("{opened:?}") };
             Believer {
                 session,
                 campaign: false,
@@ -138,12 +135,20 @@ impl World {
             events.into_iter().partition(|event| matches!(event, Event::Answered { .. }));
         self.say(answers);
         if let Some((who, sent)) = asker {
-            let unheard = &mut self.believers[who].unheard;
             match reply {
-                Ok(Reply::Elected { term }) => unheard.push_back(Said::Elected(term)),
-                Ok(Reply::Alive { deposed, .. }) => {
+                Ok(Reply::Elected { term }) => {
+                    self.believers[who].unheard.push_back(Said::Elected(term));
+                }
+                // Its session was gone, and this is another.
+                Ok(Reply::Opened { session, .. }) if session != self.believers[who].session => {
+                    self.machine
+                        .apply(at, Command::Close { session }, &mut Vec::new())
+                        .expect("it was opened");
+                    self.believers[who].unheard.push_back(Said::Ended);
+                }
+                Ok(Reply::Alive { deposed, .. } | Reply::Opened { deposed, .. }) => {
                     let over = deposed.into_iter().map(|deposed| deposed.term).collect();
-                    unheard.push_back(Said::Renewed { sent, over });
+                    self.believers[who].unheard.push_back(Said::Renewed { sent, over });
                 }
                 Err(Error::Lost) => {
                     let leads = self.believers[who].leads;
@@ -236,11 +241,16 @@ impl World {
                 happens(&|world| world.believers[0].renewal = Some(world.now));
             }
             None => {}
-            Some(sent) => happens(&|world| {
-                world.believers[0].renewal = None;
-                let sessions = vec![world.believers[0].session];
-                world.apply(Command::KeepAlive { sessions }, Some((0, sent)));
-            }),
+            Some(sent) => {
+                // It asks that its session live on, or asks for its session once more.
+                let sessions = vec![leader.session];
+                for renewal in [Command::KeepAlive { sessions }, open(leader.ttl)] {
+                    happens(&|world| {
+                        world.believers[0].renewal = None;
+                        world.apply(renewal.clone(), Some((0, sent)));
+                    });
+                }
+            }
         }
         if !leader.unheard.is_empty() || leader.renewal.is_some() {
             // The connection breaks. Over the next one it asks again for what it has asked and has.
@@ -263,6 +273,14 @@ impl World {
         key.extend(format!("{} {} {:?}", self.now, self.operator, self.believers).bytes());
         key
     }
+}
+
+/// Asks for a session. Those with the same time-to-live have the same key, and are one.
+fn open(ttl: u64) -> Command {
+    let (name, host) = ("s".into(), "h".into());
+    let key = KeyDigest([u8::try_from(ttl).expect("small"); 32]);
+    let ttl = UNIT * u32::try_from(ttl).expect("small");
+    Command::Open(Open { name, host, ttl, key, ..Open::default() })
 }
 
 fn explore(grace: u64, mutation: Option<Mutation>) -> Result<Explored, String> {

@@ -184,7 +184,8 @@ impl Model {
                         return Err(Error::KeyTaken);
                     }
                     self.keep_alive(session);
-                    return Ok(Reply::Opened { session });
+                    let deposed = self.deposed(session);
+                    return Ok(Reply::Opened { session, deposed });
                 }
                 label(&open.name)?;
                 label(&open.host)?;
@@ -221,7 +222,7 @@ impl Model {
                     forgotten: RequestId(0),
                     unnumbered: 0,
                 });
-                Ok(Reply::Opened { session: id })
+                Ok(Reply::Opened { session: id, deposed: Vec::new() })
             }
             Command::KeepAlive { sessions } => {
                 let deposed = sessions.iter().flat_map(|&id| self.deposed(id)).collect();

@@ -504,7 +504,7 @@ fn an_opening_that_is_repeated_returns_the_session_and_renews_it() {
         ..Open::default()
     };
     let opened = world.apply(Command::Open(open.clone()));
-    let Ok(Reply::Opened { session }) = opened else { panic!("{opened:?}") };
+    let Ok(Reply::Opened { session, .. }) = opened else { panic!("{opened:?}") };
     world.pass(9_000);
     assert_eq!(world.apply(Command::Open(open.clone())), opened);
     assert_eq!(world.machine.counts().sessions, 1);

@@ -92,6 +92,7 @@ fn every_mutation_of_the_machine_is_noticed() {
         Mutation::WoundsHeal,
         Mutation::DeposedAtOnce,
         Mutation::SilentRenewals,
+        Mutation::SilentOpenings,
         Mutation::CandidatesIgnored,
     ] {
         let mut seen = Seen::default();

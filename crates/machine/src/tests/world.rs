@@ -56,7 +56,7 @@ impl World {
 
     pub(crate) fn open_with(&mut self, priority: i32) -> SessionId {
         match self.try_open(Duration::from_secs(10), priority) {
-            Ok(Reply::Opened { session }) => session,
+            Ok(Reply::Opened { session, .. }) => session,
             other => panic!("no session, but {other:?}"),
         }
     }

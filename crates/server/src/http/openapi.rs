@@ -266,7 +266,15 @@ fn content(gives: &Gives) -> Value {
         Gives::Message(message) => json!({ "application/json": { "schema": reference(message) } }),
         Gives::Handle => json!({ "application/json": { "schema": {
             "type": "object",
-            "properties": { "session": handle(), "ttl_ms": number(0, u64::MAX) },
+            "properties": {
+                "session": handle(),
+                "ttl_ms": number(0, u64::MAX),
+                "deposed": {
+                    "type": "array",
+                    "items": reference("DeposedLeader"),
+                    "description": "Leaderships of a session that was there already, which were deposed: to ask for the session again renews it, but does not prolong these.",
+                },
+            },
         } } }),
         Gives::Events(message) => {
             let about = format!("Each `data:` line is JSON: {message}.");

@@ -112,7 +112,8 @@ pub(crate) static ROUTES: &[Route] = &[
     post(
         "/v1/sessions",
         "Opens a session. It lives for its time-to-live, 30 seconds unless said otherwise, and longer if \
-         it is kept alive.",
+         it is kept alive. With the `nonce` of a session that lives, returns that one and renews it, and says in \
+         `deposed` which of its leaderships that does not prolong.",
         Body(&["Open"]),
         Handle,
         Do::Open,

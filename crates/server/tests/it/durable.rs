@@ -61,7 +61,7 @@ async fn the_lock_of_a_dead_client_is_freed_however_often_the_node_restarts() {
     let node = Node::open(options.clone()).await.expect("a node");
     let open = Command::Open(Open { name, host, ttl, ..Open::default() });
     let opened = node.propose(open).await.expect("the node is up");
-    let Ok(Reply::Opened { session }) = opened else { panic!("no session, but {opened:?}") };
+    let Ok(Reply::Opened { session, .. }) = opened else { panic!("no session, but {opened:?}") };
     acquire(&node, session, 1, "a").await;
     node.stop().await.expect("it stops");
     // Each life is shorter than the lease.

@@ -158,6 +158,30 @@ async fn a_leader_is_elected_proclaims_is_observed_and_deposed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn to_ask_again_for_a_session_says_which_leaderships_that_does_not_prolong() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = server(directory.path()).await;
+    let open =
+        async || post(&server, "/v1/sessions", r#"{"nonce":12345,"ttl_ms":3600000}"#).await.json();
+    let opened = open().await;
+    assert_eq!(opened.get("deposed"), None, "{opened}");
+    let session = &opened["session"];
+    let body = json!({ "session": session, "election": "web" }).to_string();
+    let term = post(&server, "/v1/campaign", &body).await.json()["term"].clone();
+    let depose = r#"{"election":"web","reason":"late"}"#;
+    assert_eq!(post(&server, "/v1/admin/depose", depose).await.status, 200);
+    let again = open().await;
+    assert_eq!(again["session"], *session);
+    let deposed = again["deposed"].as_array().expect("it is told").as_slice();
+    let [deposed] = deposed else { panic!("{again}") };
+    assert_eq!((&deposed["term"], &deposed["cause"]), (&term, &json!("forced")), "{again}");
+    assert_eq!(deposed["election"], "web");
+    let body = json!({ "session": session, "election": "web", "term": term }).to_string();
+    assert_eq!(post(&server, "/v1/resign", &body).await.status, 200);
+    assert_eq!(open().await.get("deposed"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn an_operator_takes_locks_and_ends_sessions_and_has_to_say_why() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = server(directory.path()).await;

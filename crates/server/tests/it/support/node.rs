@@ -14,7 +14,7 @@ pub(crate) async fn open_session(node: &Node) -> SessionId {
     let (name, host, ttl) = ("test".into(), "here".into(), Duration::from_secs(3600));
     let open = Command::Open(Open { name, host, ttl, ..Open::default() });
     match node.propose(open).await.expect("the node is up") {
-        Ok(Reply::Opened { session }) => session,
+        Ok(Reply::Opened { session, .. }) => session,
         other => panic!("no session, but {other:?}"),
     }
 }
