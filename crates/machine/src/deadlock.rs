@@ -21,7 +21,7 @@ use crate::ids::Arrival;
 use crate::lock::LockId;
 use crate::machine::Machine;
 use crate::mutation::Mutation;
-use crate::waits::{Goal, Part, Wait};
+use crate::waits::{Goal, Wait};
 use crate::{Agent, Error, Event, Link, Mode, Name, Policy, Victim};
 
 /// What can be waited for.
@@ -31,19 +31,45 @@ enum Wanted {
     Election(Name),
 }
 
+/// Something without which a wait does not end well.
+#[derive(Clone, Copy)]
+enum Condition {
+    /// This other wait ends well.
+    Ends(Arrival),
+    /// Those who never go on keep no more permits than this.
+    Permits { lock: LockId, most: u32 },
+}
+
+/// The permits of a lock that are held by those who may never go on.
+#[derive(Default)]
+struct Kept {
+    permits: u32,
+    awaited_by: Vec<Arrival>,
+}
+
+/// Whose leadership candidates wait to end, each found once in a search.
+type Leaders = BTreeMap<Name, Option<Agent>>;
+
 impl Machine {
     /// Ends waits for locks until the new wait is in no deadlock with any.
     pub(crate) fn break_cycles(&mut self, arrival: Arrival) {
+        self.try_to_break_cycles(arrival);
+    }
+
+    /// The same, and says whether it has ended any.
+    fn try_to_break_cycles(&mut self, arrival: Arrival) -> bool {
+        let mut ended = false;
         let choice = match self.config.deadlocks {
-            Policy::None => return,
+            Policy::None => return ended,
             Policy::Detect(choice) => choice,
             Policy::WaitDie | Policy::WoundWait => Victim::default(),
         };
         while let Some(wait) = self.waits.get(&arrival) {
             if !self.may_be_stuck(wait) {
-                return;
+                break;
             }
-            let Some(cycle) = self.cycle(arrival) else { return };
+            let Some(cycle) = self.cycle(arrival) else { break };
+            ended = true;
             let agents = cycle.iter().filter(|link| !link.election).map(|link| link.waiter);
             let victim = self.victim(agents, choice);
             let wait = self.withdraw(self.waiting[&victim]);
@@ -51,6 +77,7 @@ impl Machine {
             self.answer(&wait, Err(Error::Deadlock { cycle }));
             self.settle();
         }
+        ended
     }
 
     /// Looks for deadlocks where a leader stays although it was to yield.
@@ -61,8 +88,14 @@ impl Machine {
             }
             let Some(election) = self.elections.get(&name) else { continue };
             let candidates: Vec<Arrival> = election.candidates.iter().map(|&(_, it)| it).collect();
-            for arrival in candidates {
-                self.break_cycles(arrival);
+            // One search for all of them, and another only when something has changed.
+            let mut stuck = self.stuck(self.reach(candidates.iter().copied()));
+            for &arrival in &candidates {
+                if stuck.contains(&arrival) && self.try_to_break_cycles(arrival) {
+                    let rest = candidates.iter().copied();
+                    let rest = rest.filter(|arrival| self.waits.contains_key(arrival));
+                    stuck = self.stuck(self.reach(rest));
+                }
             }
         }
     }
@@ -132,8 +165,9 @@ impl Machine {
     /// A shortest cycle through a wait that can never end well, with a wait for a lock in it; nothing if
     /// there is none.
     pub(crate) fn cycle(&self, arrival: Arrival) -> Option<Vec<Link>> {
-        let stuck = self.stuck(self.reach(arrival));
-        if !stuck.contains(&arrival) {
+        let stuck = self.stuck(self.reach([arrival].into_iter()));
+        let wants_lock = |it: &Arrival| !matches!(self.waits[it].goal, Goal::Lead(_));
+        if !stuck.contains(&arrival) || !stuck.iter().any(wants_lock) {
             return None;
         }
         let start = self.waits[&arrival].agent;
@@ -201,12 +235,10 @@ impl Machine {
 
     /// A deadlock that one of these waits is in, or waits for. Unless deadlocks are left alone, there is none
     /// but among candidates.
-    pub(crate) fn deadlock_of(
-        &self,
-        mut waits: impl Iterator<Item = Arrival>,
-    ) -> Option<Vec<Link>> {
-        let stuck = self.all_stuck();
-        let first = waits.find(|arrival| stuck.contains(arrival))?;
+    pub(crate) fn deadlock_of(&self, waits: impl Iterator<Item = Arrival>) -> Option<Vec<Link>> {
+        let waits: Vec<Arrival> = waits.filter(|arrival| self.waits[arrival].blocks()).collect();
+        let stuck = self.stuck(self.reach(waits.iter().copied()));
+        let first = waits.into_iter().find(|arrival| stuck.contains(arrival))?;
         // Whoever is stuck needs another that is, so this comes back to where it has been.
         let mut way: Vec<Link> = Vec::new();
         let mut agent = self.waits[&first].agent;
@@ -248,25 +280,26 @@ impl Machine {
         needs
     }
 
-    /// A wait, and all the waits on which it depends whether it can end.
-    fn reach(&self, arrival: Arrival) -> BTreeSet<Arrival> {
+    /// Some waits, and all the waits on which it depends whether they can end.
+    fn reach(&self, waits: impl Iterator<Item = Arrival>) -> BTreeSet<Arrival> {
+        let mut leaders = Leaders::new();
         let mut reached = BTreeSet::new();
-        let mut open = vec![arrival];
+        let mut permits: BTreeSet<LockId> = BTreeSet::new();
+        let mut open: Vec<Arrival> = waits.collect();
         while let Some(arrival) = open.pop() {
             if !reached.insert(arrival) {
                 continue;
             }
-            let wait = &self.waits[&arrival];
-            for &part in wait.goal.parts() {
-                let holders = self.obstacles(wait, part);
-                open.extend(holders.filter_map(|agent| self.waiting.get(&agent)));
-                // The one before depends on those before it.
-                open.extend(self.ahead(wait, part).take(1).map(|wait| wait.arrival));
-            }
-            if let Goal::Lead(candidacy) = &wait.goal {
-                let leader = self.incumbent(&candidacy.election);
-                open.extend(leader.and_then(|agent| self.waiting.get(&agent)));
-                open.extend(self.rivals(wait).take(1).map(|wait| wait.arrival));
+            for condition in self.conditions(&self.waits[&arrival], &mut leaders) {
+                match condition {
+                    Condition::Ends(other) => open.push(other),
+                    Condition::Permits { lock, .. } if permits.insert(lock) => {
+                        let holders = self.locks[lock].holders.iter();
+                        let holders = holders.map(|hold| self.holds[hold].agent);
+                        open.extend(holders.filter_map(|agent| self.waiting.get(&agent)));
+                    }
+                    Condition::Permits { .. } => {}
+                }
             }
         }
         reached
@@ -274,52 +307,115 @@ impl Machine {
 
     /// Those of the waits that can never end well, provided that all on which they depend are among
     /// them.
-    pub(crate) fn stuck(&self, mut waits: BTreeSet<Arrival>) -> BTreeSet<Arrival> {
-        loop {
-            let before = waits.len();
-            let mut rest = waits.clone();
-            for arrival in &waits {
-                if self.can_go_on(&self.waits[arrival], &rest) {
-                    rest.remove(arrival);
+    ///
+    /// Each waits for one of its conditions at a time, and is looked at again only when that one is met.
+    pub(crate) fn stuck(&self, mut stuck: BTreeSet<Arrival>) -> BTreeSet<Arrival> {
+        let mut leaders = Leaders::new();
+        let mut unmet: BTreeMap<Arrival, Vec<Condition>> = BTreeMap::new();
+        // Who is looked at again when this one ends, and when permits of this lock come back.
+        let mut after: BTreeMap<Arrival, Vec<Arrival>> = BTreeMap::new();
+        let mut permits: BTreeMap<LockId, Kept> = BTreeMap::new();
+        let mut gives: BTreeMap<Arrival, Vec<(LockId, u32)>> = BTreeMap::new();
+        let mut open: Vec<Arrival> = stuck.iter().rev().copied().collect();
+        while let Some(arrival) = open.pop() {
+            if !stuck.contains(&arrival) {
+                continue;
+            }
+            let conditions = unmet
+                .entry(arrival)
+                .or_insert_with(|| self.conditions(&self.waits[&arrival], &mut leaders));
+            while let Some(&condition) = conditions.last() {
+                self.looks_at(1);
+                match condition {
+                    Condition::Ends(other) => {
+                        if stuck.contains(&other) {
+                            after.entry(other).or_default().push(arrival);
+                            break;
+                        }
+                    }
+                    Condition::Permits { lock, most } => {
+                        let kept = permits.entry(lock).or_insert_with(|| {
+                            let mut kept = Kept::default();
+                            for (agent, take) in self.permits_held(lock) {
+                                let holder = self.waiting.get(&agent);
+                                if let Some(&holder) = holder.filter(|it| stuck.contains(it)) {
+                                    kept.permits += take;
+                                    gives.entry(holder).or_default().push((lock, take));
+                                }
+                            }
+                            kept
+                        });
+                        if kept.permits > most {
+                            kept.awaited_by.push(arrival);
+                            break;
+                        }
+                    }
+                }
+                conditions.pop();
+            }
+            if !conditions.is_empty() {
+                continue;
+            }
+            stuck.remove(&arrival);
+            open.extend(after.remove(&arrival).into_iter().flatten());
+            for (lock, take) in gives.remove(&arrival).into_iter().flatten() {
+                let kept = permits.get_mut(&lock).expect("they were counted");
+                kept.permits -= take;
+                open.append(&mut kept.awaited_by);
+            }
+        }
+        stuck
+    }
+
+    /// What has to come about before a wait can end well, as far as that depends on other waits.
+    fn conditions(&self, wait: &Wait, leaders: &mut Leaders) -> Vec<Condition> {
+        let mut conditions = Vec::new();
+        for &part in wait.goal.parts() {
+            let before = self.ahead(wait, part).next();
+            match part.mode {
+                Mode::Permits { take, of } if !self.is_mutated(Mutation::AnyPermitNeedsAll) => {
+                    conditions.push(Condition::Permits { lock: part.lock, most: of - take });
+                }
+                // When the one before has the lock, none of these is in the way any more.
+                _ if before.is_some_and(|before| self.needs_all_gone(before, part.lock)) => {}
+                _ => {
+                    let holders = self.obstacles(wait, part).inspect(|_| self.looks_at(1));
+                    let holders = holders.filter_map(|agent| self.waiting.get(&agent));
+                    conditions.extend(holders.map(|&arrival| Condition::Ends(arrival)));
                 }
             }
-            waits = rest;
-            if waits.len() == before {
-                return waits;
-            }
+            // Looked at first. The one before depends on those before it.
+            conditions.extend(before.map(|before| Condition::Ends(before.arrival)));
         }
-    }
-
-    /// Whether a wait ends well if all but `stuck` do, and they release what they hold.
-    fn can_go_on(&self, wait: &Wait, stuck: &BTreeSet<Arrival>) -> bool {
         if let Goal::Lead(candidacy) = &wait.goal {
-            let leader = self.incumbent(&candidacy.election);
+            let name = &candidacy.election;
+            let leader = match leaders.get(name) {
+                Some(leader) => *leader,
+                None => *leaders.entry(name.clone()).or_insert(self.incumbent(name)),
+            };
             let leader = leader.and_then(|agent| self.waiting.get(&agent));
             let rival = self.rivals(wait).next().map(|wait| &wait.arrival);
-            return !leader.into_iter().chain(rival).any(|arrival| stuck.contains(arrival));
+            let both = leader.into_iter().chain(rival);
+            conditions.extend(both.map(|&arrival| Condition::Ends(arrival)));
         }
-        wait.goal.parts().iter().all(|&part| {
-            let served =
-                self.ahead(wait, part).take(1).all(|ahead| !stuck.contains(&ahead.arrival));
-            served && self.can_be_had(wait, part, stuck)
-        })
+        conditions
     }
 
-    fn can_be_had(&self, wait: &Wait, part: Part, stuck: &BTreeSet<Arrival>) -> bool {
-        let is_stuck =
-            |agent: Agent| self.waiting.get(&agent).is_some_and(|arrival| stuck.contains(arrival));
-        let all = !self.is_mutated(Mutation::AnyPermitNeedsAll);
-        if let Mode::Permits { take, of } = part.mode
-            && all
-        {
-            let holds = self.locks[part.lock].holders.iter().map(|hold| &self.holds[hold]);
-            let kept = holds.filter(|hold| is_stuck(hold.agent)).map(|hold| match hold.mode {
-                Mode::Permits { take, .. } => take,
-                Mode::Exclusive | Mode::Shared => 0,
-            });
-            return kept.sum::<u32>() <= of - take;
-        }
-        !self.obstacles(wait, part).any(is_stuck)
+    /// Whether a wait for a lock that is read and written ends only when no other holds that lock.
+    fn needs_all_gone(&self, wait: &Wait, lock: LockId) -> bool {
+        let mut parts = wait.goal.parts().iter();
+        let part = parts.find(|part| part.lock == lock).expect("it waits here");
+        let has_permits = matches!(part.mode, Mode::Permits { .. });
+        !has_permits && self.locks[lock].is_blocked_by_holders(part.mode)
+    }
+
+    /// Who holds permits of a lock, and how many.
+    fn permits_held(&self, lock: LockId) -> impl Iterator<Item = (Agent, u32)> {
+        let holds = self.locks[lock].holders.iter().map(|hold| &self.holds[hold]);
+        holds.map(|hold| match hold.mode {
+            Mode::Permits { take, .. } => (hold.agent, take),
+            Mode::Exclusive | Mode::Shared => (hold.agent, 0),
+        })
     }
 
     /// All waits that can never end well.

@@ -213,9 +213,12 @@ impl Machine {
     /// Whether a leader of this rank has to make way for a candidate.
     pub(crate) fn is_preempted(&self, election: &Election, rank: i64) -> bool {
         let mut better = election.candidates.iter().take_while(|(other, _)| other.0 > rank);
-        better.any(|(_, arrival)| match &self.waits[arrival].goal {
-            Goal::Lead(candidacy) => candidacy.preempt,
-            Goal::Locks(_) | Goal::Upgrade(..) => false,
+        better.any(|(_, arrival)| {
+            self.looks_at(1);
+            match &self.waits[arrival].goal {
+                Goal::Lead(candidacy) => candidacy.preempt,
+                Goal::Locks(_) | Goal::Upgrade(..) => false,
+            }
         })
     }
 

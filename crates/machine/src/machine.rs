@@ -47,6 +47,9 @@ pub struct Machine {
     pub(crate) turn: Turn,
     #[cfg(test)]
     pub(crate) mutation: Option<Mutation>,
+    /// How much was looked at, for tests of what a search costs.
+    #[cfg(test)]
+    pub(crate) steps: std::cell::Cell<u64>,
 }
 
 /// Something that happens by itself when its time has come.
@@ -108,6 +111,8 @@ impl Machine {
             turn: Turn::default(),
             #[cfg(test)]
             mutation: None,
+            #[cfg(test)]
+            steps: std::cell::Cell::new(0),
         }
     }
 
@@ -537,6 +542,16 @@ impl Machine {
     pub(crate) fn check_names(&self, more: usize) -> Result<(), Error> {
         let names = self.names.len() + self.elections.len() + more;
         fits(names, self.config.limits.names, Scarce::Names)
+    }
+
+    /// So many things are looked at. Tests count them.
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "only tests count"))]
+    #[inline]
+    pub(crate) fn looks_at(&self, things: usize) {
+        #[cfg(test)]
+        self.steps.set(self.steps.get() + things as u64);
+        #[cfg(not(test))]
+        let _ = things;
     }
 
     /// Whether a test has spoilt the machine in this way.

@@ -230,3 +230,86 @@ fn who_waits_behind_a_deadlock_is_shown_the_deadlock() {
     // Three waits behind two, which waits for one; that three waits for one goes without saying.
     assert_eq!(pairs, [(1, 2), (2, 1), (3, 2), (4, 3)]);
 }
+
+/// How much is looked at by what is asked of a machine.
+fn steps<T>(machine: &Machine, asked: impl FnOnce(&Machine) -> T) -> u64 {
+    machine.steps.set(0);
+    asked(machine);
+    machine.steps.get()
+}
+
+/// A leader, and so many candidates that do nothing else, each better than those before it. Without the
+/// audit of a [`World`], which would take longer than all else.
+fn ever_better_candidates(count: i64, preempt: bool) -> Machine {
+    let mut machine = Machine::new(Config::default());
+    let mut apply = |command| machine.apply(Time::ZERO, command, &mut Vec::new());
+    for rank in 0..=count {
+        let ttl = std::time::Duration::from_secs(10);
+        let opened = apply(Command::Open(Open { ttl, ..Open::default() }));
+        let Ok(Reply::Opened { session, .. }) = opened else { panic!("{opened:?}") };
+        let call = Call::Campaign(Campaign {
+            election: "e".into(),
+            rank,
+            // Of the last, if at all: for it the leader is to yield.
+            preempt: preempt && rank == count,
+            grace: std::time::Duration::from_secs(5),
+            value: Vec::new(),
+            patience: Patience::Forever,
+            owner: Some(Owner(0)),
+        });
+        let (request, received, via) = (RequestId(1), RequestId(0), Via::Stream);
+        apply(Command::Request { session, request, received, via, call }).expect("it may stand");
+    }
+    machine
+}
+
+#[test]
+fn what_a_search_costs_grows_no_faster_than_what_there_is_to_search() {
+    let count = 1000;
+    let machine = ever_better_candidates(count, false);
+    let most = 10 * count.unsigned_abs();
+    for (what, looked_at) in [
+        ("deadlocked", steps(&machine, Machine::deadlocked)),
+        ("graph", steps(&machine, Machine::graph)),
+        ("why", steps(&machine, |machine| machine.why("e"))),
+    ] {
+        assert!(looked_at < most, "{what} looks at {looked_at} for {count} candidates");
+    }
+    assert_eq!(machine.deadlocked(), []);
+}
+
+#[test]
+fn a_leader_that_stays_after_all_costs_one_search_for_all_candidates() {
+    let count = 1000;
+    let mut machine = ever_better_candidates(count, true);
+    let best = *machine.sessions.keys().next_back().expect("there are sessions");
+    machine.steps.set(0);
+    let close = Command::Close { session: best };
+    machine.apply(Time::ZERO, close, &mut Vec::new()).expect("it lives");
+    let looked_at = machine.steps.get();
+    assert!(looked_at < 20 * count.unsigned_abs(), "{looked_at} for {count} candidates");
+}
+
+#[test]
+fn writers_behind_many_readers_are_searched_once_each() {
+    let mut machine = Machine::new(Config { deadlocks: Policy::None, ..Config::default() });
+    let mut apply = |command| machine.apply(Time::ZERO, command, &mut Vec::new());
+    let count = 300;
+    // Each reader of one lock waits for another lock, and as many writers wait for the readers.
+    for n in 0..2 * count {
+        let ttl = std::time::Duration::from_secs(10);
+        let opened = apply(Command::Open(Open { ttl, ..Open::default() }));
+        let Ok(Reply::Opened { session, .. }) = opened else { panic!("{opened:?}") };
+        let calls = match n < count {
+            true => vec![shared("a"), exclusive("b")],
+            false => vec![exclusive("a")],
+        };
+        for (request, call) in (1..).zip(calls) {
+            let (request, received, via) = (RequestId(request), RequestId(0), Via::Stream);
+            let call = Call::Acquire(call);
+            apply(Command::Request { session, request, received, via, call }).expect("it waits");
+        }
+    }
+    let looked_at = steps(&machine, Machine::deadlocked);
+    assert!(looked_at < 20 * count, "{looked_at} for {count} readers and as many writers");
+}
