@@ -255,6 +255,7 @@ impl Machine {
         if let Some(time) = leader.time_limit() {
             self.due.remove(&(time, Due::Yield(name.clone())));
         }
+        self.looks_at(self.sessions[&leader.session].leads.len());
         let session = self.sessions.get_mut(&leader.session).expect("who leads has a session");
         session.leads.retain(|led| led != name);
         self.turn.vacant.insert(name.clone());

@@ -366,7 +366,9 @@ impl Machine {
         for hold in self.holds_by_name(id, |_| true) {
             self.drop_hold(hold, cause);
         }
-        let mut leads = self.sessions[&id].leads.clone();
+        // Taken at once: each that ends by itself is looked for among all that are left.
+        let session = self.sessions.get_mut(&id).expect("it is there");
+        let mut leads = std::mem::take(&mut session.leads);
         leads.sort_unstable();
         for election in leads {
             self.vacate(&election, Some(cause));

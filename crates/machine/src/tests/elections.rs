@@ -250,3 +250,33 @@ fn a_session_stands_once_and_what_it_wins_is_gone_with_it() {
     world.pass(5_000);
     assert_eq!(leader(&world), Some(two));
 }
+
+#[test]
+fn to_end_a_session_costs_as_much_as_it_leads_and_no_more() {
+    let mut machine = Machine::new(Config::default());
+    let mut apply = |command| machine.apply(Time::ZERO, command, &mut Vec::new());
+    let ttl = std::time::Duration::from_secs(10);
+    let opened = apply(Command::Open(Open { ttl, ..Open::default() }));
+    let Ok(Reply::Opened { session, .. }) = opened else { panic!("{opened:?}") };
+    let count = 1000;
+    for number in 1..=count {
+        let call = Call::Campaign(Campaign {
+            election: format!("e{number}").as_str().into(),
+            rank: 0,
+            preempt: false,
+            grace: std::time::Duration::ZERO,
+            value: Vec::new(),
+            patience: Patience::Try,
+            owner: None,
+        });
+        let (request, received, via) = (RequestId(number), RequestId(0), Via::Stream);
+        apply(Command::Request { session, request, received, via, call }).expect("it leads");
+    }
+    machine.steps.set(0);
+    let mut events = Vec::new();
+    machine.apply(Time::ZERO, Command::Close { session }, &mut events).expect("it lives");
+    let deposed = events.iter().filter(|event| matches!(event, Event::Deposed(_))).count() as u64;
+    assert_eq!((deposed, machine.counts().elections), (count, 0));
+    let looked_at = machine.steps.get();
+    assert!(looked_at <= count, "{looked_at} for {count} elections");
+}
