@@ -389,10 +389,7 @@ impl Machine {
         }
         if let Goal::Lead(candidacy) = &wait.goal {
             let name = &candidacy.election;
-            let leader = match leaders.get(name) {
-                Some(leader) => *leader,
-                None => *leaders.entry(name.clone()).or_insert(self.incumbent(name)),
-            };
+            let leader = *leaders.entry(name.clone()).or_insert_with(|| self.incumbent(name));
             let leader = leader.and_then(|agent| self.waiting.get(&agent));
             let rival = self.rivals(wait).next().map(|wait| &wait.arrival);
             let both = leader.into_iter().chain(rival);
