@@ -7,6 +7,7 @@
 mod clock;
 mod command;
 mod disk;
+mod force;
 mod http;
 mod http_client;
 mod look;

@@ -13,7 +13,6 @@ use anyhow::{Context, Result, bail};
 use conclave_history::{Event, Kind, Want};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use serde_json::json;
 use tokio::time::sleep;
 
 use crate::clock::{nanos, now};
@@ -22,7 +21,7 @@ use crate::node::Node;
 use crate::plan::{Fault, Plan, Step};
 use crate::proxy::{Mode, Proxy};
 use crate::recorder::Recorder;
-use crate::{RunArguments, command, http, http_client, look, report, wrapper};
+use crate::{RunArguments, command, force, http_client, look, report, wrapper};
 
 /// How long everything may take to end when there are no faults any more.
 const BOUND: Duration = Duration::from_secs(120);
@@ -332,21 +331,13 @@ async fn make_fault(world: &World, node: &mut Node, disk: &Disk, step: &Step) ->
             node.until_well().await;
         }
         Fault::Force | Fault::Depose => {
-            let force = *fault == Fault::Force;
-            let (lock, path) = match (force, detail % 3) {
-                (true, 0) => (Want::exclusive("a"), "/v1/admin/release"),
-                (true, 1) => (Want::exclusive("b"), "/v1/admin/release"),
-                (true, _) => (Want::exclusive("w"), "/v1/admin/release"),
-                (false, _) => (Want::election("e"), "/v1/admin/depose"),
+            let lock = match (fault, detail % 3) {
+                (Fault::Depose, _) => Want::election("e"),
+                (_, 0) => Want::exclusive("a"),
+                (_, 1) => Want::exclusive("b"),
+                (..) => Want::exclusive("w"),
             };
-            let body = if force {
-                json!({"lock": lock.lock, "reason": "chaos"})
-            } else {
-                json!({"election": "e", "reason": "chaos"})
-            };
-            world.recorder.record(&Event::Forcing { lock: lock.lock, at: now() });
-            let order = http::post(node.address(), path, &body);
-            let _ = tokio::time::timeout(Duration::from_secs(10), order).await;
+            force::take(&world.recorder, node.address(), lock.lock).await;
         }
     }
     Ok(())

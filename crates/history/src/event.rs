@@ -99,6 +99,15 @@ pub struct Held {
     pub token: u64,
 }
 
+/// A grant that an operator took by force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Taken {
+    /// The session's number.
+    pub session: u64,
+    /// The token or the term.
+    pub token: u64,
+}
+
 /// A session in a queue, as a list showed it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waiter {
@@ -288,6 +297,18 @@ pub enum Event {
         /// When.
         at: Time,
     },
+    /// What came of [`Event::Forcing`]: the server answered, and then told which grants the operator had taken. Without
+    /// it that is unknown.
+    Forced {
+        /// The lock's name, as in [`Want::lock`].
+        lock: String,
+        /// From which sessions, and under which tokens or terms.
+        taken: Vec<Taken>,
+        /// The time of the [`Event::Forcing`] that it belongs to.
+        sent: Time,
+        /// When the server answered.
+        answered: Time,
+    },
     /// A process of `conclave lock` or `conclave elect` was started.
     Started {
         /// The name of its session.
@@ -398,6 +419,7 @@ impl Event {
             Self::Opened { answered, .. }
             | Self::Renewed { answered, .. }
             | Self::Unknown { answered, .. }
+            | Self::Forced { answered, .. }
             | Self::Looked { answered, .. } => *answered,
             Self::Ran { last, .. } => *last,
             Self::Begin { at, .. }

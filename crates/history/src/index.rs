@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::faults::Calm;
+use crate::force::{Forces, Loss};
 use crate::{DRIFT, Event, Time, Want};
 
 /// What was granted, and how long it can be relied upon.
@@ -16,12 +18,34 @@ pub(crate) struct Grant<'a> {
     pub(crate) asked: Time,
     /// The grant was known to its client here, and was made before.
     pub(crate) answered: Time,
-    /// Before this the server had no reason to end it.
-    pub(crate) end: Time,
+    /// Before this the server had no reason to end it, but for force: see [`Grant::end_of`].
+    end: Time,
+    /// What operators took of it, or may have taken.
+    pub(crate) losses: Vec<Loss<'a>>,
     /// It was a command's, by its own account.
     pub(crate) command: bool,
     /// The events that show it.
     pub(crate) shown_by: Vec<usize>,
+}
+
+impl Grant<'_> {
+    /// Before this the server had no reason to end the hold of a lock.
+    pub(crate) fn end_of(&self, lock: &str) -> Time {
+        let losses = self.losses.iter().filter(|loss| loss.lock == lock);
+        losses.map(|loss| loss.at).fold(self.end, Time::min)
+    }
+
+    /// Why less is said of the hold of a lock than its client believes.
+    pub(crate) fn left_out(&self, lock: &str) -> Option<&'static str> {
+        let losses = self.losses.iter().filter(|loss| loss.lock == lock);
+        let loss = losses.min_by_key(|loss| loss.at)?;
+        match loss.certain {
+            _ if loss.at >= self.end || self.end <= self.answered => None,
+            false => Some("an operator's force had no answer"),
+            true if loss.at <= self.answered => Some("an operator took it before its client knew"),
+            true => None,
+        }
+    }
 }
 
 /// What a client knows of its session.
@@ -62,8 +86,8 @@ pub(crate) struct Index<'a> {
     pub(crate) released: BTreeMap<(u64, u64), (Time, usize)>,
     /// What a client found of its own belief: the last time, and the end of its lease as known then.
     pub(crate) believed: BTreeMap<(u64, u64), (Time, Time, usize)>,
-    /// What operators took by force, in the order of time.
-    pub(crate) forced: BTreeMap<&'a str, Vec<(Time, usize)>>,
+    /// What operators took by force.
+    pub(crate) forces: Forces<'a>,
     calm: Calm,
 }
 
@@ -78,7 +102,7 @@ impl<'a> Index<'a> {
             releasing: BTreeMap::new(),
             released: BTreeMap::new(),
             believed: BTreeMap::new(),
-            forced: BTreeMap::new(),
+            forces: Forces::new(events),
             calm: Calm::new(events),
         };
         for (place, event) in events.iter().enumerate() {
@@ -130,7 +154,6 @@ impl<'a> Index<'a> {
                 let first = self.released.entry((*session, *token)).or_insert((*at, place));
                 *first = (*first).min((*at, place));
             }
-            Event::Forcing { lock, at } => self.forced.entry(lock).or_default().push((*at, place)),
             _ => {}
         }
     }
@@ -175,29 +198,24 @@ impl<'a> Index<'a> {
             debug_assert!(attempts.1 > 0 && !list.is_empty(), "tokens begin with 1");
             list.sort_unstable();
         }
-        for list in self.forced.values_mut() {
-            list.sort_unstable();
-        }
         let mut grants = Vec::new();
         for ((session, _), request) in &self.requests {
             let Some(&(answered, token, granted)) = request.granted.iter().min() else { continue };
             let Some(&(asked, asking)) = request.asked.iter().min() else { continue };
             let mut shown_by = vec![asking, granted];
-            let end = self.end_of(*session, token, asked, request.wants, &mut shown_by);
-            let end = end.unwrap_or(answered);
-            let who = format!("session {session}");
-            let wants = request.wants;
-            let session = *session;
-            let command = false;
+            let end = self.end_of(*session, token, &mut shown_by).unwrap_or(answered);
+            let losses = self.forces.losses(request.wants, (*session, token), asked);
+            shown_by.extend(losses.iter().filter(|loss| loss.at < end).map(|loss| loss.place));
             grants.push(Grant {
-                session,
-                who,
+                session: *session,
+                who: format!("session {session}"),
                 token,
-                wants,
+                wants: request.wants,
                 asked,
                 answered,
                 end,
-                command,
+                losses,
+                command: false,
                 shown_by,
             });
         }
@@ -205,7 +223,9 @@ impl<'a> Index<'a> {
             let Event::Ran { name, session, token, wants, started, begin, last, .. } = event else {
                 continue;
             };
-            let taken = self.force_after(wants, *started).map_or(Time::MAX, |(at, _)| at);
+            let losses = self.forces.losses(wants, (*session, *token), *started);
+            let ends = losses.iter().filter(|loss| loss.at < *last).map(|loss| loss.place);
+            let shown_by = [place].into_iter().chain(ends).collect();
             grants.push(Grant {
                 session: *session,
                 who: format!("the command of {name}"),
@@ -213,45 +233,29 @@ impl<'a> Index<'a> {
                 wants,
                 asked: *started,
                 answered: *begin,
-                end: taken.min(*last),
+                end: *last,
+                losses,
                 command: true,
-                shown_by: vec![place],
+                shown_by,
             });
         }
         grants.sort_by_key(|grant| (grant.token, grant.answered));
         self.grants = grants;
     }
 
-    /// The first moment at which a grant may end without anything being wrong; nothing if its client never
-    /// believed in it.
-    fn end_of(
-        &self,
-        session: u64,
-        token: u64,
-        asked: Time,
-        wants: &[Want],
-        shown_by: &mut Vec<usize>,
-    ) -> Option<Time> {
+    /// The first moment at which a grant may end without force and without anything being wrong; nothing if its
+    /// client never believed in it.
+    fn end_of(&self, session: u64, token: u64, shown_by: &mut Vec<usize>) -> Option<Time> {
         let known = self.sessions.get(&session);
         let lease = known.and_then(|known| Some((known.lease_end?, known.renewed_by?)));
         let believed = self.believed.get(&(session, token)).map(|(at, _, place)| (*at, *place));
         let first = self.releasing.get(&(session, token)).and_then(|list| list.first().copied());
         let closing = known.and_then(|known| known.closing);
-        let forced = self.force_after(wants, asked);
         let limit = lease.or(believed)?;
-        let ends = [Some(limit), first, closing, forced];
+        let ends = [Some(limit), first, closing];
         let (end, place) = ends.into_iter().flatten().min().unwrap_or(limit);
         shown_by.push(place);
         Some(end)
-    }
-
-    /// The first time after `asked` that an operator took one of these.
-    pub(crate) fn force_after(&self, wants: &[Want], asked: Time) -> Option<(Time, usize)> {
-        let first = |want: &Want| {
-            let list = self.forced.get(want.lock.as_str())?;
-            list.get(list.partition_point(|(at, _)| *at < asked)).copied()
-        };
-        wants.iter().filter_map(first).min()
     }
 
     /// How much time without faults lies between two moments.
@@ -267,46 +271,4 @@ impl<'a> Index<'a> {
 
 fn keep_first(first: &mut Option<(Time, usize)>, at: Time, place: usize) {
     *first = Some(first.map_or((at, place), |first| first.min((at, place))));
-}
-
-/// When there were no faults.
-struct Calm {
-    /// Where a calm begins, and how much calm there was before; then where it ends.
-    spans: Vec<(Time, Time, u64)>,
-}
-
-impl Calm {
-    fn new(events: &[Event]) -> Self {
-        let mut edges: Vec<(Time, i32)> = Vec::new();
-        for event in events {
-            match event {
-                Event::FaultBegan { at, .. } => edges.push((*at, 1)),
-                Event::FaultEnded { at, .. } => edges.push((*at, -1)),
-                _ => {}
-            }
-        }
-        edges.sort_unstable();
-        let (mut spans, mut faults, mut since, mut sum) = (Vec::new(), 0, 0, 0);
-        for (at, change) in edges {
-            if faults == 0 {
-                spans.push((since, at, sum));
-                sum += at - since;
-            }
-            faults += change;
-            since = at;
-        }
-        if faults == 0 {
-            spans.push((since, Time::MAX, sum));
-        }
-        Self { spans }
-    }
-
-    /// How much calm there was before a moment.
-    fn before(&self, at: Time) -> u64 {
-        let next = self.spans.partition_point(|(from, ..)| *from <= at);
-        let Some((from, to, sum)) = next.checked_sub(1).map(|place| self.spans[place]) else {
-            return 0;
-        };
-        sum + at.min(to) - from
-    }
 }

@@ -12,13 +12,16 @@
 //! Each rule takes time linear in the length of the history, apart from sorting.
 
 mod event;
+mod faults;
 mod file;
+mod force;
 mod index;
 mod judge;
+mod reasons;
 mod rules;
 mod verdict;
 
-pub use event::{Ending, Event, Held, Kind, LockView, Mode, Time, Waiter, Want};
+pub use event::{Ending, Event, Held, Kind, LockView, Mode, Taken, Time, Waiter, Want};
 pub use file::{ReadError, read, write_line};
 pub use judge::judge;
 pub use verdict::{Rule, Tally, Verdict, Violation};

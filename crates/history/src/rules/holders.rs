@@ -57,9 +57,13 @@ fn overlap(
     // What ends at a moment ends before anything begins there.
     let mut edges: Vec<(Time, bool, usize)> = Vec::new();
     for (place, (grant, _)) in grants.iter().enumerate() {
-        if grant.answered < grant.end {
+        let end = grant.end_of(lock);
+        if let Some(why) = grant.left_out(lock) {
+            verdict.not_judged(if grant.command { Rule::Beside } else { Rule::Holders }, why);
+        }
+        if grant.answered < end {
             edges.push((grant.answered, true, place));
-            edges.push((grant.end, false, place));
+            edges.push((end, false, place));
         }
     }
     edges.sort_unstable();
@@ -76,7 +80,7 @@ fn overlap(
         let rule = if commands { Rule::Beside } else { Rule::Holders };
         verdict.judged(if grant.command { Rule::Beside } else { Rule::Holders }, 1);
         if let Some(other) = blocking.first() {
-            let until = other.end.min(grant.end);
+            let until = other.end_of(lock).min(grant.end_of(lock));
             let verb = if commands { "ran" } else { "was believed in" };
             let says = format!(
                 "{lock} {verb} twice from {} for {:.1} ms: {} (token {}) and {} (token {})",
@@ -113,9 +117,10 @@ fn follow(
     }
     let mut held: Vec<(&Grant<'_>, Mode)> = Vec::new();
     for (place, (grant, mode)) in grants.iter().enumerate() {
-        held.retain(|(other, _)| other.end > first_answers[place]);
-        let others =
-            held.iter().filter(|(other, _)| other.end > grant.answered && !same(other, grant));
+        held.retain(|(other, _)| other.end_of(lock) > first_answers[place]);
+        let others = held
+            .iter()
+            .filter(|(other, _)| other.end_of(lock) > grant.answered && !same(other, grant));
         let blocking = in_the_way(others, *mode);
         verdict.judged(Rule::Order, 1);
         let told = |other: &Grant<'_>| {
@@ -131,10 +136,13 @@ fn follow(
                 grant.token,
                 other.who,
                 other.token,
-                index.ms(other.end)
+                index.ms(other.end_of(lock))
             );
             let shown_by = [&other.shown_by[..], &grant.shown_by[..]].concat();
             verdict.violated(Rule::Order, says, shown_by);
+        }
+        if let Some(why) = grant.left_out(lock) {
+            verdict.not_judged(Rule::Order, why);
         }
         held.push((grant, *mode));
     }

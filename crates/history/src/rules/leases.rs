@@ -1,6 +1,6 @@
 //! Nothing ends while its lease lasts.
 
-use crate::index::Index;
+use crate::index::{Grant, Index};
 use crate::{Event, Rule, Time, Verdict};
 
 /// By which the server says that there is no such session.
@@ -85,11 +85,12 @@ fn not_held(
         verdict.not_judged(Rule::Early, "its client counts its lease itself");
         return;
     };
-    verdict.judged(Rule::Early, 1);
     let grant = grant_of(index, session, token);
-    let forced = grant.is_some_and(|grant| {
-        index.force_after(grant.wants, grant.asked).is_some_and(|(taken, _)| taken < at)
-    });
+    let Some(forced) = forced_before(grant, at) else {
+        verdict.not_judged(Rule::Early, "an operator's force had no answer");
+        return;
+    };
+    verdict.judged(Rule::Early, 1);
     if at < lease_end && !forced {
         let says = format!(
             "session {session} released token {token} and was told `{code}` at {}, though its lease lasts until {} \
@@ -119,11 +120,12 @@ fn lost(
         verdict.not_judged(Rule::Early, "it was asked for");
         return;
     }
-    verdict.judged(Rule::Early, 1);
     let grant = grant_of(index, session, token);
-    let forced = grant.is_some_and(|grant| {
-        index.force_after(grant.wants, grant.asked).is_some_and(|(taken, _)| taken < at)
-    });
+    let Some(forced) = forced_before(grant, at) else {
+        verdict.not_judged(Rule::Early, "an operator's force had no answer");
+        return;
+    };
+    verdict.judged(Rule::Early, 1);
     if at < until && !forced {
         let says = format!(
             "session {session} lost token {token} at {} ({why}), though its lease lasts until {}",
@@ -135,11 +137,17 @@ fn lost(
     }
 }
 
-fn grant_of<'a>(
-    index: &'a Index<'_>,
-    session: u64,
-    token: u64,
-) -> Option<&'a crate::index::Grant<'a>> {
+/// Whether an operator had taken some of a grant by then; nothing if that is unknown.
+fn forced_before(grant: Option<&Grant<'_>>, at: Time) -> Option<bool> {
+    let losses = grant.map_or(&[][..], |grant| &grant.losses);
+    let mut before = losses.iter().filter(|loss| loss.at < at).peekable();
+    if before.peek().is_none() {
+        return Some(false);
+    }
+    before.any(|loss| loss.certain).then_some(true)
+}
+
+fn grant_of<'a>(index: &'a Index<'_>, session: u64, token: u64) -> Option<&'a Grant<'a>> {
     let first = index.grants.partition_point(|grant| grant.token < token);
     let same = index.grants[first..].iter().take_while(|grant| grant.token == token);
     same.into_iter().find(|grant| grant.session == session)

@@ -1,8 +1,9 @@
 //! How processes end.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::index::Index;
+use crate::reasons::{Reasons, Span};
 use crate::{Ending, Event, Kind, Rule, Time, Verdict};
 
 /// What is known of a process.
@@ -10,6 +11,8 @@ use crate::{Ending, Event, Kind, Rule, Time, Verdict};
 struct Process {
     started: Option<usize>,
     struck: bool,
+    /// Those that its commands were told of.
+    sessions: BTreeSet<u64>,
     /// The last command that it ran: when that was last seen, how it ended, and where that is written.
     ran: Option<(Time, Option<i32>, usize)>,
 }
@@ -23,8 +26,9 @@ pub(crate) fn judge(index: &Index<'_>, verdict: &mut Verdict) {
                 verdict.judged(Rule::Progress, 1);
             }
             Event::Struck { name, .. } => processes.entry(name).or_default().struck = true,
-            Event::Ran { name, last, code, .. } => {
+            Event::Ran { name, session, last, code, .. } => {
                 let process = processes.entry(name).or_default();
+                process.sessions.insert(*session);
                 process.ran = process.ran.max(Some((*last, *code, place)));
             }
             Event::Asked { .. } => verdict.judged(Rule::Progress, 1),
@@ -47,7 +51,7 @@ pub(crate) fn judge(index: &Index<'_>, verdict: &mut Verdict) {
             _ => {}
         }
     }
-    let faults = faults(index.events);
+    let reasons = Reasons::new(index);
     for (place, event) in index.events.iter().enumerate() {
         let Event::Exited { name, ending, said, at } = event else { continue };
         let Some((process, started)) =
@@ -59,42 +63,32 @@ pub(crate) fn judge(index: &Index<'_>, verdict: &mut Verdict) {
             verdict.not_judged(Rule::Exit, "the process was killed or stopped");
             continue;
         }
+        let Event::Started { wants, ttl, at: from, .. } = &index.events[started] else { continue };
+        let span = Span { name, wants, ttl: *ttl, from: *from, to: *at };
+        let Some(wrong) = wrong(&index.events[started], process, *ending, &reasons, &span) else {
+            verdict.judged(Rule::Exit, 1);
+            continue;
+        };
+        // A process that gets no time cannot renew its lease.
+        if *ending == Ending::Code(12) && reasons.stalled(&span) {
+            verdict.not_judged(Rule::Exit, "lists stalled, and so may have the renewal");
+            continue;
+        }
         verdict.judged(Rule::Exit, 1);
-        let events = index.events;
-        let refused = faults.iter().any(|(from, to)| *from < *at && *to > events[started].at());
-        if let Some(wrong) = wrong(&events[started], process, *ending, refused) {
-            let says = format!("{name} ended with {ending}, {wrong}; it said: {said}");
-            let ran = process.ran.map(|(.., place)| place);
-            verdict.violated(Rule::Exit, says, [started, place].into_iter().chain(ran).collect());
-        }
+        let says = format!("{name} ended with {ending}, {wrong}; it said: {said}");
+        let ran = process.ran.map(|(.., place)| place);
+        verdict.violated(Rule::Exit, says, [started, place].into_iter().chain(ran).collect());
     }
-}
-
-/// When there were faults, so that a node may answer that it cannot: its disk is full, or it stops.
-fn faults(events: &[Event]) -> Vec<(Time, Time)> {
-    let mut edges: Vec<(Time, bool)> = Vec::new();
-    for event in events {
-        match event {
-            Event::FaultBegan { at, .. } => edges.push((*at, true)),
-            Event::FaultEnded { at, .. } => edges.push((*at, false)),
-            _ => {}
-        }
-    }
-    edges.sort_unstable();
-    let (mut spans, mut since) = (Vec::new(), None);
-    for (at, begins) in edges {
-        if begins {
-            since = Some(at);
-        } else if let Some(since) = since.take() {
-            spans.push((since, at));
-        }
-    }
-    spans.extend(since.map(|since| (since, Time::MAX)));
-    spans
 }
 
 /// What is wrong with how a process ended.
-fn wrong(started: &Event, process: &Process, ending: Ending, refused: bool) -> Option<String> {
+fn wrong(
+    started: &Event,
+    process: &Process,
+    ending: Ending,
+    reasons: &Reasons<'_>,
+    span: &Span<'_>,
+) -> Option<String> {
     let Event::Started { kind, try_once, timeout, code: promised, .. } = started else {
         return None;
     };
@@ -102,19 +96,36 @@ fn wrong(started: &Event, process: &Process, ending: Ending, refused: bool) -> O
     let ended = process.ran.and_then(|(_, code, _)| code);
     // A candidate that gave way stands again.
     let ran = process.ran.is_some() && *kind == Kind::Lock;
+    let because = |allowed: bool, why: &str| (!allowed).then(|| why.to_owned());
+    let lost = || {
+        let lost = reasons.fault(span)
+            || reasons.forced(span, &process.sessions)
+            || (*kind == Kind::Elect && reasons.others(span));
+        because(lost, "though no fault, operator or candidate took from it what it held")
+    };
     if let Some(ended) = ended {
         // What it was run for may have been lost while it ended.
-        let says = format!("but its command with {ended}");
-        return (code != ended && code != 12).then_some(says);
+        return match code {
+            code if code == ended => None,
+            12 => lost(),
+            _ => Some(format!("but its command with {ended}")),
+        };
     }
-    let because = |allowed: bool, why: &str| (!allowed).then(|| why.to_owned());
     match code {
         // The command was ended with it.
-        12 => None,
-        10 => because(*try_once && !ran, "though it was to wait, or ran its command"),
-        11 => because(timeout.is_some() && !ran, "though it had no time limit, or ran its command"),
-        17 => because(refused && !ran, "though the node had no reason to refuse"),
-        13 => because(!ran, "though its command ran"),
+        12 => lost(),
+        10 if !*try_once || ran => Some("though it was to wait, or ran its command".to_owned()),
+        10 => because(reasons.others(span), "though no other holder or waiter is known"),
+        11 if timeout.is_none() || ran => {
+            Some("though it had no time limit, or ran its command".to_owned())
+        }
+        11 => because(
+            reasons.others(span) || reasons.fault(span) || reasons.forced(span, &process.sessions),
+            "though no other holder or waiter is known, and there was no fault",
+        ),
+        17 => because(reasons.fault(span) && !ran, "though the node had no reason to refuse"),
+        13 if ran => Some("though its command ran".to_owned()),
+        13 => because(reasons.fault(span), "though there was no fault"),
         code if code == *promised => Some("as its command should have, which did not".to_owned()),
         _ => Some("which says nothing that can have happened".to_owned()),
     }

@@ -35,7 +35,7 @@ fn durable(index: &Index<'_>, looks: &[Look<'_>], verdict: &mut Verdict) {
     let mut told = BTreeSet::new();
     for (sent, answered, place, locks) in looks {
         held.extend(std::iter::from_fn(|| coming.next_if(|grant| grant.answered < *sent)));
-        held.retain(|grant| grant.end > *sent);
+        held.retain(|grant| grant.wants.iter().any(|want| grant.end_of(&want.lock) > *sent));
         let listed: BTreeSet<(&str, u64, u64)> = locks
             .iter()
             .flat_map(|lock| {
@@ -43,8 +43,8 @@ fn durable(index: &Index<'_>, looks: &[Look<'_>], verdict: &mut Verdict) {
                 holders.map(|held| (lock.lock.as_str(), held.session, held.token))
             })
             .collect();
-        for grant in held.iter().filter(|grant| grant.end > *answered) {
-            for want in grant.wants {
+        for grant in &held {
+            for want in grant.wants.iter().filter(|want| grant.end_of(&want.lock) > *answered) {
                 verdict.judged(Rule::Durable, 1);
                 let key = (want.lock.as_str(), grant.session, grant.token);
                 // What is missing from one list is missing from the next ones, too.
@@ -55,7 +55,7 @@ fn durable(index: &Index<'_>, looks: &[Look<'_>], verdict: &mut Verdict) {
                         want.lock,
                         grant.token,
                         index.ms(grant.answered),
-                        index.ms(grant.end),
+                        index.ms(grant.end_of(&want.lock)),
                         index.ms(*sent)
                     );
                     let shown_by = [&grant.shown_by[..], &[*place]].concat();

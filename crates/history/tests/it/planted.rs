@@ -1,11 +1,11 @@
 //! For each rule a history that breaks it by one event, and one that just does not.
 
-use conclave_history::{Ending, Event, Held, Kind, LockView, Rule, Time, Waiter, Want, judge};
+use conclave_history::{Ending, Event, Held, LockView, Rule, Taken, Time, Waiter, Want, judge};
 
-const MS: u64 = 1_000_000;
-const S: u64 = 1_000 * MS;
+pub(crate) const MS: u64 = 1_000_000;
+pub(crate) const S: u64 = 1_000 * MS;
 
-fn opened(session: u64, ttl: u64, sent: Time) -> Event {
+pub(crate) fn opened(session: u64, ttl: u64, sent: Time) -> Event {
     Event::Opened { session, name: format!("s{session}"), ttl, sent, answered: sent + MS }
 }
 
@@ -13,28 +13,28 @@ fn renewed(session: u64, sent: Time, answered: Time) -> Event {
     Event::Renewed { session, sent, answered }
 }
 
-fn asked(session: u64, request: u64, want: Want, at: Time) -> Event {
+pub(crate) fn asked(session: u64, request: u64, want: Want, at: Time) -> Event {
     Event::Asked { session, request, wants: vec![want], at }
 }
 
-fn granted(session: u64, request: u64, token: u64, at: Time) -> Event {
+pub(crate) fn granted(session: u64, request: u64, token: u64, at: Time) -> Event {
     Event::Granted { session, request, token, at }
 }
 
-fn releasing(session: u64, token: u64, at: Time) -> Event {
+pub(crate) fn releasing(session: u64, token: u64, at: Time) -> Event {
     Event::Releasing { session, token, at }
 }
 
-fn released(session: u64, token: u64, at: Time) -> Event {
+pub(crate) fn released(session: u64, token: u64, at: Time) -> Event {
     Event::Released { session, token, at }
 }
 
-fn a() -> Want {
+pub(crate) fn a() -> Want {
     Want::exclusive("a")
 }
 
 /// Which rules are broken, each once.
-fn broken(events: &[Event]) -> Vec<Rule> {
+pub(crate) fn broken(events: &[Event]) -> Vec<Rule> {
     let verdict = judge(events);
     for violation in &verdict.violations {
         assert!(!violation.shown_by.is_empty(), "{violation:?}");
@@ -141,8 +141,90 @@ fn a_command_beside_a_client_that_believes_is_found() {
 fn what_an_operator_took_may_be_granted_again() {
     let events = with([granted(2, 1, 2, 30 * MS)]);
     assert_eq!(broken(&events), [Rule::Holders]);
-    let force = Event::Forcing { lock: "a".into(), at: 29 * MS };
-    assert_eq!(broken(&[events, vec![force]].concat()), []);
+    let taken = |token| [&events[..], &forced(29 * MS, &[(1, token)])].concat();
+    assert_eq!(broken(&taken(1)), []);
+    assert_eq!(broken(&taken(7)), [Rule::Holders], "it was another grant");
+}
+
+/// An operator takes `a` from these sessions with these tokens.
+pub(crate) fn forced(sent: Time, taken: &[(u64, u64)]) -> [Event; 2] {
+    let lock = "a".to_owned();
+    let taken = taken.iter().map(|&(session, token)| Taken { session, token }).collect();
+    let forcing = Event::Forcing { lock: lock.clone(), at: sent };
+    [forcing, Event::Forced { lock, taken, sent, answered: sent + MS }]
+}
+
+/// Why something was not judged, by rule.
+pub(crate) fn left_out(events: &[Event]) -> Vec<(Rule, &'static str, u64)> {
+    let tallies = judge(events).tallies.into_iter();
+    let reasons = tallies.flat_map(|(rule, tally)| {
+        tally.not_judged.into_iter().map(move |(why, count)| (rule, why, count))
+    });
+    reasons.collect()
+}
+
+#[test]
+fn a_force_while_clients_wait_takes_nothing_from_them() {
+    let waited = [
+        opened(1, 4 * S, 1),
+        opened(2, 4 * S, 1),
+        asked(1, 1, a(), 9 * MS),
+        asked(2, 1, a(), 9 * MS),
+        granted(1, 1, 5, 20 * MS),
+        releasing(1, 5, 50 * MS),
+    ];
+    let history =
+        |second, force: &[Event]| [&waited[..], &[granted(2, 1, 6, second)], force].concat();
+    let force = forced(10 * MS, &[(9, 4)]);
+    assert_eq!(broken(&history(50 * MS, &force)), []);
+    assert_eq!(broken(&history(49 * MS, &force)), [Rule::Holders]);
+    assert_eq!(left_out(&history(49 * MS, &force)), []);
+    // Session 1 had it already when it was forced, but did not know yet.
+    let force = forced(19 * MS, &[(1, 5)]);
+    assert_eq!(broken(&history(49 * MS, &force)), []);
+    let why = "an operator took it before its client knew";
+    let out = [(Rule::Holders, why, 1), (Rule::Order, why, 1)];
+    assert_eq!(left_out(&history(49 * MS, &force)), out);
+    // Whether it was taken is not known.
+    let force = [Event::Forcing { lock: "a".into(), at: 19 * MS }];
+    assert_eq!(broken(&history(49 * MS, &force)), []);
+    let why = "an operator's force had no answer";
+    let out = [(Rule::Holders, why, 2), (Rule::Order, why, 2)];
+    assert_eq!(left_out(&history(49 * MS, &force)), out);
+}
+
+#[test]
+fn commands_that_waited_during_a_force_are_found_beside_each_other() {
+    let history = |taken: &[(u64, u64)]| {
+        let commands = [ran("x", 1, 5, (60 * MS, 90 * MS)), ran("y", 2, 6, (61 * MS, 91 * MS))];
+        [&commands[..], &forced(5 * MS, taken)].concat()
+    };
+    assert_eq!(broken(&history(&[])), [Rule::Beside]);
+    assert_eq!(broken(&history(&[(9, 4)])), [Rule::Beside]);
+    assert_eq!(broken(&history(&[(1, 4)])), [Rule::Beside], "its earlier term was taken");
+    assert_eq!(broken(&history(&[(1, 5)])), []);
+}
+
+#[test]
+fn what_was_asked_for_after_the_answer_to_a_force_was_not_taken_by_it() {
+    let events = with([granted(2, 1, 2, 30 * MS)]);
+    let early = |sent| [&events[..], &forced(sent, &[(1, 1)])].concat();
+    assert_eq!(broken(&early(8 * MS)), []);
+    assert_eq!(broken(&early(8 * MS - 1)), [Rule::Holders]);
+}
+
+#[test]
+fn a_force_takes_one_lock_of_a_grant_of_several() {
+    let both = vec![a(), Want::exclusive("b")];
+    let history = |lock: &str| {
+        let mut events = with([granted(2, 1, 2, 30 * MS)]);
+        events[2] = Event::Asked { session: 1, request: 1, wants: both.clone(), at: 9 * MS };
+        events[4] = asked(2, 1, Want::exclusive(lock), 20 * MS);
+        events.extend(forced(29 * MS, &[(1, 1)]));
+        broken(&events)
+    };
+    assert_eq!(history("a"), []);
+    assert_eq!(history("b"), [Rule::Holders]);
 }
 
 #[test]
@@ -186,7 +268,7 @@ fn a_token_that_does_not_rise_is_found_and_so_is_one_that_comes_twice() {
     assert_eq!(broken(&other(1, 9 * MS)), [Rule::Tokens]);
 }
 
-fn looked(sent: Time, holders: &[(u64, u64)], waiters: &[u64]) -> Event {
+pub(crate) fn looked(sent: Time, holders: &[(u64, u64)], waiters: &[u64]) -> Event {
     let holders = holders
         .iter()
         .map(|&(session, token)| Held { session, name: format!("s{session}"), token })
@@ -264,8 +346,15 @@ fn a_lock_that_is_gone_while_its_lease_lasts_is_found() {
     assert_eq!(history(vec![releasing(1, 1, S), refused(4 * S)]), [], "its lease is over");
     let twice = vec![releasing(1, 1, S), releasing(1, 1, S + 1), refused(S + MS)];
     assert_eq!(history(twice), [], "the first attempt may have done it");
-    let force = Event::Forcing { lock: "a".into(), at: S - 1 };
-    assert_eq!(history(vec![force, releasing(1, 1, S), refused(S + MS)]), []);
+    let after = |force: &[Event]| {
+        let rest = [releasing(1, 1, S), refused(S + MS)];
+        [&held()[..], force, &rest].concat()
+    };
+    assert_eq!(broken(&after(&forced(S / 2, &[(1, 1)]))), []);
+    assert_eq!(broken(&after(&forced(S / 2, &[(2, 9)]))), [Rule::Early]);
+    let unknown = after(&forced(S / 2, &[])[..1]);
+    assert_eq!(broken(&unknown), []);
+    assert!(left_out(&unknown).contains(&(Rule::Early, "an operator's force had no answer", 1)));
 }
 
 #[test]
@@ -336,86 +425,6 @@ fn a_wait_that_outlives_its_connection_is_found() {
     assert_eq!(history(11 * S, false), []);
     assert_eq!(history(11 * S + 1, false), [Rule::Late]);
     assert_eq!(history(11 * S + 1, true), [], "it is the other request that waits");
-}
-
-#[test]
-fn exit_codes_that_do_not_say_what_happened_are_found() {
-    let history_of = |kind, timeout, try_once, ran: Option<Option<i32>>, ending, struck| {
-        let (name, wants) = ("p".to_owned(), vec![a()]);
-        let started = Event::Started {
-            name: name.clone(),
-            kind,
-            wants: wants.clone(),
-            try_once,
-            timeout,
-            ttl: S,
-            code: 3,
-            at: 1,
-        };
-        let mut events = vec![
-            started,
-            Event::Exited { name: name.clone(), ending, said: String::new(), at: 40 },
-        ];
-        events.extend(ran.map(|code| Event::Ran {
-            name: name.clone(),
-            session: 1,
-            token: 1,
-            wants,
-            started: 1,
-            begin: 10,
-            last: 30,
-            code,
-        }));
-        if struck {
-            events.push(Event::Struck { name, how: "kill-wrapper".into(), at: 5 });
-        }
-        broken(&events)
-    };
-    let history =
-        |try_once, ran, ending, struck| history_of(Kind::Lock, None, try_once, ran, ending, struck);
-    use Ending::{Code, Signal};
-    let late = |kind| history_of(kind, Some(S), false, Some(None), Code(11), false);
-    assert_eq!(late(Kind::Elect), [], "it gave way, and stood again in vain");
-    assert_eq!(late(Kind::Lock), [Rule::Exit]);
-    assert_eq!(history(false, Some(Some(3)), Code(3), false), []);
-    assert_eq!(history(false, Some(Some(3)), Code(12), false), []);
-    assert_eq!(history(false, Some(Some(3)), Code(0), false), [Rule::Exit]);
-    assert_eq!(history(false, Some(None), Code(3), false), [Rule::Exit]);
-    assert_eq!(history(false, Some(None), Code(12), false), []);
-    assert_eq!(history(true, None, Code(10), false), []);
-    assert_eq!(history(false, None, Code(10), false), [Rule::Exit]);
-    assert_eq!(history(false, None, Code(11), false), [Rule::Exit]);
-    assert_eq!(history(false, None, Code(13), false), []);
-    assert_eq!(history(false, Some(None), Code(13), false), [Rule::Exit]);
-    assert_eq!(history(false, None, Code(0), false), [Rule::Exit]);
-    assert_eq!(history(false, None, Code(101), false), [Rule::Exit]);
-    assert_eq!(history(false, None, Signal(9), false), [Rule::Exit]);
-    assert_eq!(history(false, None, Signal(9), true), []);
-}
-
-#[test]
-fn that_a_node_cannot_is_an_exit_code_only_during_faults() {
-    let history = |from| {
-        broken(&[
-            Event::Started {
-                name: "p".into(),
-                kind: Kind::Lock,
-                wants: vec![a()],
-                try_once: false,
-                timeout: None,
-                ttl: S,
-                code: 3,
-                at: 10,
-            },
-            Event::Exited { name: "p".into(), ending: Ending::Code(17), said: "".into(), at: 40 },
-            Event::FaultBegan { kind: "full-disk".into(), at: from },
-            Event::FaultEnded { kind: "full-disk".into(), at: from + 5 },
-        ])
-    };
-    assert_eq!(history(6), []);
-    assert_eq!(history(5), [Rule::Exit]);
-    assert_eq!(history(39), []);
-    assert_eq!(history(40), [Rule::Exit]);
 }
 
 #[test]
