@@ -2,8 +2,8 @@
 //!
 //! Whoever appends flushes: to have another thread do it takes two changes of threads, which on many a
 //! machine take as long as a flush; and whatever comes in the meantime is then read, carried out and
-//! answered together. Only if the disk is slow another thread does it, so that nobody has to wait who
-//! wants nothing written.
+//! answered together. Only if the disk is slow another thread does it. What the log says is apart from the files, so
+//! that a task that wants nothing written does not wait for a flush, either.
 
 #[cfg(test)]
 mod tests;
@@ -11,10 +11,10 @@ mod tests;
 use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::io;
-use std::ops::{Bound, RangeBounds};
+use std::ops::{Bound, Range, RangeBounds};
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use conclave_journal::{CutOff, HEAD, Journal, Place};
@@ -30,17 +30,21 @@ use crate::{Types, metrics};
 
 /// The log of a node. Clones are the same log.
 #[derive(Clone)]
-pub(crate) struct Log(Arc<Mutex<Inner>>);
+pub(crate) struct Log(Arc<Inner>);
 
 struct Inner {
+    /// Locked while something is written, however long the disk takes; before `content`, if both are.
+    writer: Mutex<Writer>,
+    /// Locked for a moment only.
+    content: Mutex<Content>,
+}
+
+struct Writer {
     journal: Journal,
-    content: Content,
     /// What is written next; kept for its memory.
     buffer: Vec<u8>,
     /// How long flushing takes.
     flushed: Histogram,
-    /// How long it took the last time.
-    last: Duration,
 }
 
 /// What the log says, as far as it is not read from the files each time.
@@ -57,6 +61,8 @@ struct Content {
     weight: usize,
     /// How many bytes the frames have in which there are entries after `purged`.
     live: u64,
+    /// How long flushing took the last time.
+    last: Duration,
 }
 
 /// Where an entry is.
@@ -92,9 +98,8 @@ impl Log {
             Ok(())
         })?;
         content.check()?;
-        let last = Duration::ZERO;
-        let inner = Inner { journal, content, buffer: Vec::new(), flushed, last };
-        Ok(Self(Arc::new(Mutex::new(inner))))
+        let writer = Mutex::new(Writer { journal, buffer: Vec::new(), flushed });
+        Ok(Self(Arc::new(Inner { writer, content: Mutex::new(content) })))
     }
 
     /// Closes the files, when nobody else uses them any more; until then, the log is given back.
@@ -104,74 +109,80 @@ impl Log {
 
     /// Whether anything was ever written, and the last entry that is not there any more.
     pub(crate) fn begun(&self) -> (bool, Option<LogIdOf<Types>>) {
-        self.with(|log| (log.content.vote.is_some(), log.content.purged))
+        let content = self.content();
+        (content.vote.is_some(), content.purged)
     }
 
     /// What was cut off when it was opened.
     pub(crate) fn cut_off(&self) -> Option<CutOff> {
-        self.with(|log| log.journal.cut_off().cloned())
+        self.writer().journal.cut_off().cloned()
     }
 
     /// How many bytes of entries there are that no snapshot has made needless.
     pub(crate) fn live_bytes(&self) -> u64 {
-        self.with(|log| log.content.live)
+        self.content().live
     }
 
     /// Writes a change down, and makes it.
     pub(crate) fn write(&self, change: Change) -> io::Result<()> {
-        self.with(|log| log.change(change))
+        self.change(&mut self.writer(), change)
     }
 
-    fn with<T>(&self, work: impl FnOnce(&mut Inner) -> T) -> T {
-        work(&mut self.0.lock().expect("nobody panics while using the log"))
-    }
-}
-
-impl Inner {
-    /// Writes a change down, and makes it.
-    fn change(&mut self, mut change: Change) -> io::Result<()> {
+    fn change(&self, writer: &mut Writer, mut change: Change) -> io::Result<()> {
         let begun = metrics::now();
-        self.encode(&change);
-        if self.journal.make_room(self.buffer.len() - HEAD)? {
-            change.vote = change.vote.or(self.content.vote);
-            change.purged = change.purged.or(self.content.purged);
-            self.encode(&change);
+        writer.encode(&change);
+        if writer.journal.make_room(writer.buffer.len() - HEAD)? {
+            let content = self.content();
+            change.vote = change.vote.or(content.vote);
+            change.purged = change.purged.or(content.purged);
+            drop(content);
+            writer.encode(&change);
+            // It has become longer.
+            writer.journal.make_room(writer.buffer.len() - HEAD)?;
         }
-        let place = self.journal.append(&mut self.buffer, STAMP);
+        let place = writer.journal.append(&mut writer.buffer, STAMP);
         if place.is_err() {
             FLUSH_ERRORS.fetch_add(1, Ordering::Relaxed);
         }
         let place = place?;
-        self.content.apply(place, change);
-        self.last = begun.elapsed();
-        self.flushed.observe(self.last.as_secs_f64());
+        let last = begun.elapsed();
+        writer.flushed.observe(last.as_secs_f64());
+        let mut content = self.content();
+        content.apply(place, change);
+        content.last = last;
         Ok(())
-    }
-
-    fn encode(&mut self, change: &Change) {
-        self.buffer.clear();
-        self.buffer.resize(HEAD, 0);
-        encode(change, &mut self.buffer);
     }
 
     /// The entries from one up to another that there are.
     fn read(&self, from: u64, to: u64) -> io::Result<Vec<EntryOf<Types>>> {
-        let Content { entries, recent, .. } = &self.content;
-        let Some(first) = entries.front().map(|first| first.id.index) else {
-            return Ok(Vec::new());
+        if let Some(recent) = self.content().recent(from, to) {
+            return Ok(recent);
+        }
+        // No file goes while they are read.
+        let writer = self.writer();
+        let old = self.content().written(from, to);
+        let read = |Written { place, nth, .. }| {
+            let change = decode(&writer.journal.read(place)?)?;
+            let entry = change.entries.into_iter().nth(nth as usize);
+            entry.ok_or_else(|| io::Error::other("an entry has gone"))
         };
-        let place = |index: u64| (index.saturating_sub(first) as usize).min(entries.len());
-        let old = entries.len() - recent.len();
-        let read = |nth: usize| match nth.checked_sub(old) {
-            Some(nth) => Ok(recent[nth].0.clone()),
-            None => {
-                let Written { place, nth, .. } = entries[nth];
-                let change = decode(&self.journal.read(place)?)?;
-                let entry = change.entries.into_iter().nth(nth as usize);
-                entry.ok_or_else(|| io::Error::other("an entry has gone"))
-            }
-        };
-        (place(from)..place(to)).map(read).collect()
+        old.into_iter().map(read).collect()
+    }
+
+    fn writer(&self) -> MutexGuard<'_, Writer> {
+        self.0.writer.lock().expect("nobody panics while using the log")
+    }
+
+    fn content(&self) -> MutexGuard<'_, Content> {
+        self.0.content.lock().expect("nobody panics while using the log")
+    }
+}
+
+impl Writer {
+    fn encode(&mut self, change: &Change) {
+        self.buffer.clear();
+        self.buffer.resize(HEAD, 0);
+        encode(change, &mut self.buffer);
     }
 }
 
@@ -186,6 +197,29 @@ impl Content {
             }
             None => Ok(()),
         }
+    }
+
+    /// Which of the entries that there are these are.
+    fn range(&self, from: u64, to: u64) -> Range<usize> {
+        let Some(first) = self.entries.front().map(|first| first.id.index) else { return 0..0 };
+        let place = |index: u64| (index.saturating_sub(first) as usize).min(self.entries.len());
+        place(from)..place(to).max(place(from))
+    }
+
+    /// The entries from one up to another, if all of them are in memory.
+    fn recent(&self, from: u64, to: u64) -> Option<Vec<EntryOf<Types>>> {
+        let Range { start, end } = self.range(from, to);
+        if start == end {
+            return Some(Vec::new());
+        }
+        let old = self.entries.len() - self.recent.len();
+        let (start, end) = (start.checked_sub(old)?, end - old);
+        Some(self.recent.range(start..end).map(|(entry, _)| entry.clone()).collect())
+    }
+
+    /// Where the entries from one up to another are.
+    fn written(&self, from: u64, to: u64) -> Vec<Written> {
+        self.entries.range(self.range(from, to)).copied().collect()
     }
 
     fn apply(&mut self, place: Place, change: Change) {
@@ -254,11 +288,11 @@ impl RaftLogReader<Types> for Log {
             Bound::Excluded(&to) => to,
             Bound::Unbounded => u64::MAX,
         };
-        self.with(|log| log.read(from, to))
+        self.read(from, to)
     }
 
     async fn read_vote(&mut self) -> io::Result<Option<VoteOf<Types>>> {
-        self.with(|log| Ok(log.content.vote))
+        Ok(self.content().vote)
     }
 }
 
@@ -266,11 +300,10 @@ impl RaftLogStorage<Types> for Log {
     type LogReader = Self;
 
     async fn get_log_state(&mut self) -> io::Result<LogState<Types>> {
-        self.with(|log| {
-            let Content { purged, entries, .. } = &log.content;
-            let last = entries.back().map(|last| last.id);
-            Ok(LogState { last_log_id: last.or(*purged), last_purged_log_id: *purged })
-        })
+        let content = self.content();
+        let Content { purged, entries, .. } = &*content;
+        let last = entries.back().map(|last| last.id);
+        Ok(LogState { last_log_id: last.or(*purged), last_purged_log_id: *purged })
     }
 
     async fn get_log_reader(&mut self) -> Self {
@@ -278,7 +311,7 @@ impl RaftLogStorage<Types> for Log {
     }
 
     async fn save_vote(&mut self, vote: &VoteOf<Types>) -> io::Result<()> {
-        self.with(|log| log.change(Change { vote: Some(*vote), ..Change::default() }))
+        self.write(Change { vote: Some(*vote), ..Change::default() })
     }
 
     async fn append<I>(&mut self, entries: I, callback: IOFlushed<Types>) -> io::Result<()>
@@ -288,11 +321,12 @@ impl RaftLogStorage<Types> for Log {
     {
         let entries = entries.into_iter().collect();
         let change = Change { entries, ..Change::default() };
-        if self.with(|log| log.last < QUICK) {
-            self.with(|log| log.change(change))?;
+        let is_quick = self.content().last < QUICK;
+        if is_quick {
+            self.write(change)?;
         } else {
             let log = self.clone();
-            let changed = tokio::task::spawn_blocking(move || log.with(|log| log.change(change)));
+            let changed = tokio::task::spawn_blocking(move || log.write(change));
             changed.await.map_err(io::Error::other)??;
         }
         callback.io_completed(Ok(()));
@@ -301,17 +335,14 @@ impl RaftLogStorage<Types> for Log {
 
     async fn truncate_after(&mut self, last: Option<LogIdOf<Types>>) -> io::Result<()> {
         let void_from = Some(last.map_or(0, |last| last.index + 1));
-        self.with(|log| log.change(Change { void_from, ..Change::default() }))
+        self.write(Change { void_from, ..Change::default() })
     }
 
     async fn purge(&mut self, upto: LogIdOf<Types>) -> io::Result<()> {
-        self.with(|log| {
-            log.change(Change { purged: Some(upto), ..Change::default() })?;
-            // All files that have nothing but what is void, purged, or said again by the next.
-            match log.content.entries.front() {
-                Some(first) => log.journal.remove_before(first.place.file),
-                None => log.journal.remove_before(u64::MAX),
-            }
-        })
+        let mut writer = self.writer();
+        self.change(&mut writer, Change { purged: Some(upto), ..Change::default() })?;
+        // All files that have nothing but what is void, purged, or said again by the next.
+        let first = self.content().entries.front().map_or(u64::MAX, |first| first.place.file);
+        writer.journal.remove_before(first)
     }
 }

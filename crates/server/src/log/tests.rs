@@ -95,7 +95,7 @@ async fn it_says_the_same_after_it_was_opened_again() {
                     log = open(&directory);
                 }
                 // As if the disk were slow.
-                4 => log.with(|log| log.last = QUICK),
+                4 => log.content().last = QUICK,
                 _ => {
                     let entries: Vec<_> = (next..next + chance.u64(1..4))
                         .map(|index| entry(step, index, chance.u64(..)))
@@ -129,10 +129,41 @@ async fn what_is_not_in_memory_any_more_is_read_from_the_files() {
         let append = log.append([entry(1, index, index)], IOFlushed::noop());
         append.await.expect("it can be written");
     }
-    log.with(|log| (0..45).for_each(|_| log.content.forget_oldest()));
+    (0..45).for_each(|_| log.content().forget_oldest());
     let there = log.try_get_log_entries(10..48).await.expect("it can be read");
     let expected: Vec<_> = (10..48).map(|index| entry(1, index, index)).collect();
     assert_eq!(there, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_disk_takes_its_time_the_log_can_be_looked_at_and_its_newest_entries_read() {
+    let directory = directory();
+    let mut log = open(&directory);
+    let append = log.append([entry(1, 0, 7)], IOFlushed::noop());
+    append.await.expect("it can be written");
+    let live = log.live_bytes();
+    assert!(live > 0);
+    // Something is being flushed until this is told to end.
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let (begin, begun) = std::sync::mpsc::channel();
+    let slow = log.clone();
+    let flushing = std::thread::spawn(move || {
+        let writer = slow.writer();
+        begin.send(()).expect("it is waited for");
+        drop((ended.recv(), writer));
+    });
+    begun.recv().expect("it begins");
+    let looking = tokio::task::spawn(async move {
+        let seen = log.live_bytes();
+        (seen, log.get_log_state().await, log.try_get_log_entries(..).await)
+    });
+    let (seen, state, there) =
+        conclave_testing::in_time("a look at the log", looking).await.expect("no panic");
+    assert_eq!(seen, live);
+    assert_eq!(state.expect("it can be read").last_log_id, Some(entry(1, 0, 7).log_id));
+    assert_eq!(there.expect("it can be read"), [entry(1, 0, 7)]);
+    end.send(()).expect("it waits");
+    flushing.join().expect("no panic");
 }
 
 #[tokio::test]
