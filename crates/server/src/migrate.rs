@@ -6,6 +6,7 @@
 mod tests;
 
 use std::fs::{self, DirBuilder, File};
+use std::io::ErrorKind::{DirectoryNotEmpty, NotADirectory, NotFound};
 use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
@@ -28,7 +29,7 @@ pub(crate) const BEFORE: &str = "before-2";
 /// What kind of directory it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// It has no snapshot; format 2 begins with one.
+    /// It has no snapshot, with which format 2 begins, and nothing of format 1; other files are none of the node's.
     Nothing,
     /// Version 0.1 wrote it.
     Format1,
@@ -38,18 +39,54 @@ pub(crate) enum Found {
 
 /// Looks at what is in a directory.
 pub(crate) fn look(directory: &Path) -> io::Result<Found> {
-    let there = |name| directory.join(name).try_exists();
-    let begins = File::open(directory.join(SNAPSHOT)).and_then(|file| {
-        let mut bytes = Vec::new();
-        file.take(8).read_to_end(&mut bytes).map(|_| bytes)
-    });
-    match begins {
-        Ok(bytes) if bytes == b"conclav1" => Ok(Found::Format1),
+    match begin(&directory.join(SNAPSHOT)) {
+        Ok(bytes) if bytes == STATE_1 => Ok(Found::Format1),
         Ok(_) => Ok(Found::Format2),
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        Err(_) if there("config")? || there("log")? => Ok(Found::Format1),
+        // One file is enough: if the others cannot be read, that has to be said.
+        Err(_) if is_state(directory, "config") || files_of_log(directory)?.contains(&true) => {
+            Ok(Found::Format1)
+        }
         Err(_) => Ok(Found::Nothing),
     }
+}
+
+/// How the files of format 1 begin that have a state or the settings in them, and those of its log.
+const STATE_1: &[u8] = b"conclav1";
+const LOG_1: &[u8] = b"conclog1";
+
+/// How a file begins.
+fn begin(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(8).read_to_end(&mut bytes).map(|_| bytes)
+}
+
+/// Whether a file is one of format 1, and no other that is called the same.
+fn is_state(directory: &Path, name: &str) -> bool {
+    begin(&directory.join(name)).is_ok_and(|bytes| bytes == STATE_1)
+}
+
+/// What is in a directory called `log`, if there is one: whether each is a file of format 1.
+fn files_of_log(directory: &Path) -> io::Result<Vec<bool>> {
+    let log = directory.join("log");
+    if !log.is_dir() {
+        return Ok(Vec::new());
+    }
+    let is_ours = |path: &Path| {
+        // One that was being made when the node was killed has nothing in it yet.
+        path.extension().is_some_and(|extension| extension == "new") && !path.is_dir()
+            || begin(path).is_ok_and(|bytes| bytes == LOG_1)
+    };
+    fs::read_dir(log)?.map(|file| Ok(is_ours(&file?.path()))).collect()
+}
+
+/// Whether what has this name is of format 1, and nothing else is in it.
+fn is_old(directory: &Path, name: &str) -> io::Result<bool> {
+    if name == "log" {
+        let files = files_of_log(directory)?;
+        return Ok(!files.is_empty() && !files.contains(&false));
+    }
+    Ok(is_state(directory, name))
 }
 
 /// A step of the migration, after which it may be interrupted.
@@ -90,9 +127,8 @@ pub(crate) fn migrate(directory: &Path, step: Step<'_>) -> Result<Vec<String>, N
 fn switch(directory: &Path, first: Change, saved: &Saved, step: Step<'_>) -> io::Result<()> {
     let (journal, before) = (directory.join(JOURNAL), directory.join(BEFORE));
     // What an interrupted migration left behind; the files of format 1 still have their own names, too.
-    for left in [&journal, &before] {
-        remove_all(left)?;
-    }
+    remove_all(&journal)?;
+    forget_before(directory)?;
     step("nothing is left of an earlier attempt")?;
     begin_log(&journal, first)?;
     step("there is a log")?;
@@ -127,12 +163,13 @@ pub(crate) fn begin_log(journal: &Path, first: Change) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts aside what is left of format 1 in a directory that has become one of format 2.
+/// Puts aside what is left of format 1 in a directory that has become one of format 2. A file of the user that is called
+/// the same stays where it is.
 pub(crate) fn put_aside(directory: &Path, step: Step<'_>) -> io::Result<()> {
     let before = directory.join(BEFORE);
     for name in ["log", "config"] {
         let old = directory.join(name);
-        if old.try_exists()? {
+        if is_old(directory, name)? {
             make_directory(&before)?;
             let kept = before.join(name);
             // To rename one of two links to a file to the other does nothing.
@@ -147,9 +184,21 @@ pub(crate) fn put_aside(directory: &Path, step: Step<'_>) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// After a clean stop the old files are not needed any more.
+/// After a clean stop the old files are not needed any more. Nothing else goes with them.
 pub(crate) fn forget_before(directory: &Path) -> io::Result<()> {
-    remove_all(&directory.join(BEFORE))
+    let before = directory.join(BEFORE);
+    for name in [SNAPSHOT, "config", "log"] {
+        if is_old(&before, name)? {
+            let old = before.join(name);
+            if old.is_dir() { fs::remove_dir_all(old)? } else { fs::remove_file(old)? }
+        }
+    }
+    match fs::remove_dir(before) {
+        Err(error) if matches!(error.kind(), NotFound | DirectoryNotEmpty | NotADirectory) => {
+            Ok(())
+        }
+        removed => removed,
+    }
 }
 
 fn remove_all(path: &Path) -> io::Result<()> {

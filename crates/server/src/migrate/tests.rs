@@ -81,3 +81,41 @@ fn until_the_rename_the_old_files_are_as_they_were() {
     assert!(interrupted(directory.path(), 4));
     assert_eq!(look(directory.path()).expect("it can be read"), Found::Format2);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_of_the_user_that_are_called_as_those_of_format_1_are_left_alone() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    let file = |name: &str| path.join(name);
+    let write = |name: &str| fs::write(file(name), "precious").expect("it can be written");
+    let is_there = |name: &str| fs::read(file(name)).is_ok_and(|bytes| bytes == b"precious");
+    // The node's own messages may go there, before it is started for the first time.
+    write("log");
+    write("config");
+    assert_eq!(look(path).expect("it can be read"), Found::Nothing);
+    for _ in 0..2 {
+        state(path).await;
+        assert!(is_there("log") && is_there("config") && !file(BEFORE).exists());
+    }
+    // Or a directory.
+    fs::remove_file(file("log")).expect("it is there");
+    fs::create_dir(file("log")).expect("it can be made");
+    fs::create_dir(file(BEFORE)).expect("it can be made");
+    write("log/today.txt");
+    write("before-2/notes");
+    for _ in 0..2 {
+        state(path).await;
+        assert!(is_there("log/today.txt") && is_there("config") && is_there("before-2/notes"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_of_format_1_with_something_else_in_it_is_not_taken_for_nothing() {
+    let directory = golden("format-1-log");
+    let notes = directory.path().join("log/notes");
+    fs::write(&notes, "precious").expect("it can be written");
+    fs::remove_file(directory.path().join("config")).expect("it is there");
+    assert_eq!(look(directory.path()).expect("it can be read"), Found::Format1);
+    Node::open(Options::new(directory.path())).await.err().expect("it cannot be read");
+    assert!(notes.exists());
+}
