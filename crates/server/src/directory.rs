@@ -56,6 +56,7 @@ pub(crate) fn open(
     if let Err(error) = close_all_to_others(directory) {
         said.push(format!("cannot keep others from reading {}: {error}", directory.display()));
     }
+    said.extend(open_to_others(directory));
     sync_names(directory).map_err(bad)?;
     let files = fs::read_dir(&journal).is_ok_and(|mut files| files.next().is_some());
     if !files {
@@ -73,10 +74,21 @@ pub(crate) fn open(
     Ok(Opened { state, log, said })
 }
 
-/// Takes from others the right to look into a directory, which an earlier version gave them. Files that are none of the
-/// node's are left alone.
+/// A directory that the node did not make may be there for others, too: its mode is left alone, and that is said.
+fn open_to_others(directory: &Path) -> Option<String> {
+    let mode = fs::metadata(directory).ok()?.permissions().mode() & 0o777;
+    (mode & 0o077 != 0).then(|| {
+        let path = directory.display();
+        format!(
+            "others can look into {path} (mode {mode:03o}), though not into the node's own files; if that is not \
+             meant, chmod 700 {path}"
+        )
+    })
+}
+
+/// Takes from others the right to read the node's files, which an earlier version gave them. The directory itself and
+/// files that are none of the node's are left alone.
 fn close_all_to_others(directory: &Path) -> io::Result<()> {
-    close_to_others(directory)?;
     for name in ["lock", SNAPSHOT, JOURNAL, migrate::BEFORE] {
         let path = directory.join(name);
         if path.try_exists()? {

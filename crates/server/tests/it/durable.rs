@@ -76,7 +76,7 @@ async fn the_lock_of_a_dead_client_is_freed_however_often_the_node_restarts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_else_may_look_into_the_directory() {
+async fn nobody_else_may_look_into_the_directory_or_read_the_files_of_the_node() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().expect("a directory");
     let data = directory.path().join("data");
@@ -96,8 +96,29 @@ async fn nobody_else_may_look_into_the_directory() {
             }
             // As an earlier version would have left it.
             let open = if path.is_dir() { 0o755 } else { 0o644 };
+            if path == data {
+                continue;
+            }
             fs::set_permissions(&path, fs::Permissions::from_mode(open)).expect("it is ours");
         }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_directory_that_others_share_keeps_its_mode_and_that_is_said() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().expect("a directory");
+    let data = options(directory.path()).directory;
+    fs::create_dir(&data).expect("it can be made");
+    let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    for (shared, is_said) in [(0o755, true), (0o750, true), (0o700, false)] {
+        fs::set_permissions(&data, fs::Permissions::from_mode(shared)).expect("it is ours");
+        let node = Node::open(options(directory.path())).await.expect("a node");
+        let said = node.said().concat();
+        assert_eq!(said.contains("others can look into"), is_said, "{said}");
+        node.stop().await.expect("it stops");
+        assert_eq!(mode(&data), shared);
+        assert_eq!((mode(&data.join("journal")), mode(&data.join("snapshot"))), (0o700, 0o600));
     }
 }
 

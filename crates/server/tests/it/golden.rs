@@ -2,6 +2,7 @@
 //! was there to be seen. Files of logs are kept without the zeros at their end.
 
 use std::fs;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use conclave_machine::{ElectionView, Machine, Policy, SessionId, Token};
@@ -25,7 +26,8 @@ fn golden(name: &str) -> (tempfile::TempDir, PathBuf, Value) {
 }
 
 fn copy(from: &Path, to: &Path) {
-    fs::create_dir(to).expect("it can be made");
+    // As a node makes it.
+    fs::DirBuilder::new().mode(0o700).create(to).expect("it can be made");
     for entry in fs::read_dir(from).expect("it is there") {
         let path = entry.expect("a file").path();
         let target = to.join(path.file_name().expect("a name"));
