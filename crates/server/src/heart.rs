@@ -51,7 +51,7 @@ impl Heart {
         for beat in 0_u64.. {
             if beat.is_multiple_of(LOOK) {
                 self.health.look();
-                self.snapshots.look(beat);
+                self.snapshots.look(beat, self.health.trouble().is_some());
             }
             tokio::time::sleep(BEAT).await;
             // First, what lets sessions live on: after a stall it may have waited for as long.

@@ -399,12 +399,15 @@ impl Node {
 pub(crate) const STOPPING: &str =
     "the node is stopping; ask again when it is up, with the same number if there was one";
 
-/// Whether a command takes something, rather than to give it back or to keep it.
+/// Whether a command takes something, room for what is proclaimed too, rather than to give it back or to keep it.
 fn takes(command: &Command) -> bool {
     match command {
         Command::Open(_) => true,
         Command::Request { call, .. } => {
-            matches!(call, Call::Acquire(_) | Call::Upgrade { .. } | Call::Campaign(_))
+            matches!(
+                call,
+                Call::Acquire(_) | Call::Upgrade { .. } | Call::Campaign(_) | Call::Proclaim { .. }
+            )
         }
         _ => false,
     }

@@ -13,6 +13,8 @@ use crate::state::State;
 
 /// After so many bytes of log a snapshot is due, however few commands these are.
 const BYTES: u64 = 16 << 20;
+/// And after so many while the disk is nearly full: before the log has used up what is kept free, it is cut.
+const BYTES_WHEN_FULL: u64 = 2 << 20;
 /// So many beats after a failure it is tried again.
 const PAUSE: u64 = 50;
 
@@ -50,13 +52,14 @@ impl Snapshots {
         failure.as_ref().map(|failure| failure.why.clone())
     }
 
-    /// Begins to write one if it is due.
-    pub(crate) fn look(&self, beat: u64) {
+    /// Begins to write one if it is due, which it is sooner if the disk is nearly full.
+    pub(crate) fn look(&self, beat: u64, is_full: bool) {
         let Inner { state, log, every, writing, failure, .. } = &*self.0;
         let again = failure.lock().expect("nobody panics with it").as_ref().map(|last| last.again);
+        let bytes = if is_full { BYTES_WHEN_FULL } else { BYTES };
         let is_due = match again {
             Some(again) => beat >= again,
-            None => state.since_snapshot() >= *every || log.live_bytes() >= BYTES,
+            None => state.since_snapshot() >= *every || log.live_bytes() >= bytes,
         };
         if is_due && !writing.swap(true, Ordering::AcqRel) {
             let this = self.clone();

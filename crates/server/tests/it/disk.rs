@@ -7,7 +7,8 @@ use std::process::Command as Process;
 use std::time::Duration;
 
 use crate::support::node::{acquire, ask, open_session};
-use conclave_machine::{Acquire, Call, Command, Reply};
+use crate::support::until;
+use conclave_machine::{Acquire, Call, Campaign, Command, Patience, Reply};
 use conclave_server::{Node, Options};
 
 /// Set where the small file system is mounted.
@@ -79,6 +80,56 @@ async fn while_the_disk_is_nearly_full_nothing_is_granted_but_all_can_be_given_b
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert!(acquire(&node, session, 4, "b").await > token);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_full_disk_leases_are_renewed_and_locks_given_back_without_end() {
+    let name = "on_a_full_disk_leases_are_renewed_and_locks_given_back_without_end";
+    let Some(disk) = disk(name) else { return };
+    let node = Node::open(Options::new(disk.join("data"))).await.expect("a node");
+    let session = open_session(&node).await;
+    let token = acquire(&node, session, 1, "a").await;
+    let stand = Campaign {
+        election: "e".into(),
+        rank: 0,
+        preempt: false,
+        grace: Duration::ZERO,
+        value: Vec::new(),
+        patience: Patience::Try,
+        owner: None,
+    };
+    let elected = ask(&node, session, 2, Call::Campaign(stand)).await.expect("the node is up");
+    let Ok(Reply::Elected { term }) = elected else { panic!("no leader, but {elected:?}") };
+
+    leave(&disk, 15 << 10);
+    until(|| node.trouble().is_some()).await;
+    // What is proclaimed would take room, as what is granted does.
+    let proclaim = Call::Proclaim { election: "e".into(), term, value: vec![7; 4096] };
+    let refused = ask(&node, session, 3, proclaim).await.expect_err("nothing is proclaimed");
+    assert!(refused.to_string().contains("the disk is full"), "{refused}");
+    // Far more than the disk has room for: the log is cut meanwhile, and what is kept free is never used up.
+    let long = vec![session; 100_000];
+    let mut written = 0;
+    while written < 96 << 20 {
+        let before = node.since_snapshot().1;
+        let kept = node.propose(Command::KeepAlive { sessions: long.clone() }).await;
+        let alive = Reply::Alive { gone: Vec::new(), deposed: Vec::new() };
+        assert_eq!(kept.expect("the node is up"), Ok(alive));
+        written += node.since_snapshot().1.saturating_sub(before);
+        // Clients renew their leases a few times a second, and not as fast as the disk takes it.
+        until(|| node.since_snapshot().1 <= 4 << 20).await;
+    }
+    assert!(node.trouble().is_some_and(|trouble| trouble.contains("the disk is full")));
+    let release = Call::Release { lock: "a".into(), token, to: None };
+    let released = ask(&node, session, 4, release).await.expect("the node is up");
+    assert_eq!(released, Ok(Reply::Released { left: 0 }));
+    let resign = Call::Resign { election: "e".into(), term };
+    ask(&node, session, 5, resign).await.expect("the node is up").expect("it led");
+    node.propose(Command::Close { session }).await.expect("the node is up").expect("it was open");
+    node.stop().await.expect("it stops");
+    fs::remove_file(disk.join("filler")).expect("it is there");
+    let node = Node::open(Options::new(disk.join("data"))).await.expect("a node");
+    assert_eq!(node.look(|machine| machine.counts().sessions), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
