@@ -18,7 +18,7 @@ use crate::access::{Caller, Right};
 use crate::listen::HangUp;
 use crate::service::Service;
 use crate::talk::{AT_ONCE, Talk, Turn};
-use crate::translate::Eye;
+use crate::translate::{Eye, election_fits};
 
 /// The gRPC service of a node.
 pub(crate) struct Grpc(pub(crate) Arc<Service>);
@@ -53,6 +53,7 @@ impl Conclave for Grpc {
         let hang_up = request.extensions().get().cloned();
         let election = request.into_inner().election;
         let allowed = caller.may(Right::Observe, &election);
+        let allowed = allowed.and_then(|()| election_fits(&election));
         allowed.map_err(|failed| self.status(failed))?;
         Ok(Response::new(observation(&self.0, &caller, &election.into(), hang_up).map(Ok).boxed()))
     }
@@ -181,6 +182,9 @@ fn status(failed: v1::Failed) -> Status {
     let code =
         failed.code.parse().unwrap_or_else(|_| Code::BadRequest.as_str().parse().expect("ASCII"));
     status.metadata_mut().insert("conclave-code", code);
+    if let Some(retry_ms) = failed.retry_ms {
+        status.metadata_mut().insert("conclave-retry-ms", retry_ms.into());
+    }
     status
 }
 

@@ -40,7 +40,7 @@ use crate::node::STOPPING;
 use crate::plain::converse;
 use crate::service::Service;
 use crate::talk::Talk;
-use crate::translate::failed;
+use crate::translate::{election_fits, failed};
 use body::{Fields, Handle, LONGEST_BODY, Refusal, query};
 pub(crate) use origin::Hosts;
 use routes::{Does, Method, ROUTES, Route};
@@ -234,6 +234,7 @@ impl Site {
         let v1::ObserveElection { election } = query(uri)?;
         named_at_all(&election, "election")?;
         caller.may(Right::Observe, &election)?;
+        election_fits(&election)?;
         let leaders = observation(&self.service, caller, &election.into(), hang_up);
         let events = leaders.map(|leader| Event::default().event("leader").json_data(leader));
         Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
@@ -298,6 +299,9 @@ impl IntoResponse for Refusal {
         let mut said = json!({ "code": failed.code, "message": failed.message });
         if !failed.cycle.is_empty() {
             said["cycle"] = serde_json::to_value(failed.cycle).unwrap_or(Value::Null);
+        }
+        if let Some(retry_ms) = failed.retry_ms {
+            said["retry_ms"] = retry_ms.into();
         }
         let mut response = (status, Json(said)).into_response();
         let headers = response.headers_mut();

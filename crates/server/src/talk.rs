@@ -167,6 +167,7 @@ impl Talk {
 
     /// Tells who leads, and from then on of every change.
     fn observe(&self, election: &str, id: u64) -> Result<(), v1::Failed> {
+        translate::election_fits(election)?;
         let most = self.service.bounds.observed;
         let election = Name::from(election);
         let now = self.service.node.now();

@@ -34,6 +34,16 @@ pub(crate) fn fits(text: &str, most: usize, what: &str) -> Result<(), v1::Failed
     Err(failed(Code::TooLarge, format!("{what} may have at most {most} characters")))
 }
 
+/// Whether a name may be that of a lock. What a session asks is kept with its answer, so no call takes a longer one.
+pub(crate) fn lock_fits(name: &str) -> Result<(), v1::Failed> {
+    fits(name, NAME, "the name of a lock")
+}
+
+/// The same for an election.
+pub(crate) fn election_fits(name: &str) -> Result<(), v1::Failed> {
+    fits(name, NAME, "the name of an election")
+}
+
 fn value_fits(value: &[u8]) -> Result<(), v1::Failed> {
     let length = match std::str::from_utf8(value) {
         Ok(text) => text.chars().count(),
@@ -55,20 +65,23 @@ pub(crate) fn call(asked: Asked) -> Result<Call, v1::Failed> {
             Call::Acquire(Acquire { wants, owner, patience, reentrant })
         }
         Asked::Release(v1::Release { lock, token, to }) => {
+            lock_fits(&lock)?;
             Call::Release { lock: lock.into(), token: Token(token), to: to.map(SessionId) }
         }
         Asked::ReleaseAll(v1::ReleaseAll { token }) => Call::ReleaseAll { token: Token(token) },
         Asked::Upgrade(v1::Upgrade { lock, token, timeout_ms }) => {
+            lock_fits(&lock)?;
             Call::Upgrade { lock: lock.into(), token: Token(token), patience: patience(timeout_ms) }
         }
         Asked::Downgrade(v1::Downgrade { lock, token }) => {
+            lock_fits(&lock)?;
             Call::Downgrade { lock: lock.into(), token: Token(token) }
         }
         Asked::Cancel(v1::Cancel { request }) => Call::Cancel { request: RequestId(request) },
         Asked::Campaign(campaign) => {
             let v1::Campaign { election, rank, preempt, grace_ms, value, timeout_ms, owner } =
                 campaign;
-            fits(&election, NAME, "the name of an election")?;
+            election_fits(&election)?;
             value_fits(&value)?;
             Call::Campaign(Campaign {
                 election: election.into(),
@@ -81,10 +94,12 @@ pub(crate) fn call(asked: Asked) -> Result<Call, v1::Failed> {
             })
         }
         Asked::Proclaim(v1::Proclaim { election, term, value }) => {
+            election_fits(&election)?;
             value_fits(&value)?;
             Call::Proclaim { election: election.into(), term: Token(term), value }
         }
         Asked::Resign(v1::Resign { election, term }) => {
+            election_fits(&election)?;
             Call::Resign { election: election.into(), term: Token(term) }
         }
         Asked::Open(_)
@@ -105,7 +120,7 @@ fn want(want: v1::Want) -> Result<Want, v1::Failed> {
         v1::Mode::Shared => Mode::Shared,
         v1::Mode::Permits => Mode::Permits { take: want.permits.max(1), of: want.of },
     };
-    fits(&want.lock, NAME, "the name of a lock")?;
+    lock_fits(&want.lock)?;
     if v1::Mode::try_from(want.mode).is_err() {
         return Err(failed(Code::BadRequest, format!("there is no mode {}", want.mode)));
     }

@@ -39,9 +39,7 @@ pub(super) fn constrain(message: &str, field: &str, schema: Value) -> Value {
     let text = |least: usize, most: usize| json!({ "type": "string", "minLength": least, "maxLength": most });
     let span = |span: Duration| millis(span);
     match (message, field) {
-        ("Named", "name") | ("ObserveElection", "election") => {
-            json!({ "type": "string", "minLength": 1 })
-        }
+        ("Named", "name") => json!({ "type": "string", "minLength": 1 }),
         ("Open", "name" | "host") => text(0, LABEL),
         // Nothing means the usual.
         ("Open", "ttl_ms") => json!({ "anyOf": [
@@ -61,7 +59,9 @@ pub(super) fn constrain(message: &str, field: &str, schema: Value) -> Value {
             wants
         }
         ("Want" | "Release" | "Upgrade" | "Downgrade" | "TakeLock", "lock")
-        | ("Campaign" | "Proclaim" | "Resign" | "EndLeadership", "election") => text(1, NAME),
+        | ("Campaign" | "Proclaim" | "Resign" | "ObserveElection" | "EndLeadership", "election") => {
+            text(1, NAME)
+        }
         ("TakeLock" | "EndSession" | "EndSessions" | "EndLeadership", "reason") => {
             let mut reason = text(1, LABEL);
             reason["pattern"] = json!("\\S");

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::support::{get, grpc, open, post, request, send, server, until};
+use conclave_api::v1;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -336,4 +337,37 @@ async fn figures_tell_what_has_happened() {
     assert!(open.headers.contains("application/openmetrics-text; version=1.0.0"), "{open:?}");
     assert!(open.body.contains("# TYPE conclave_grants counter\n"), "{open:?}");
     assert!(open.body.ends_with("# EOF\n"), "{open:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_says_when_it_makes_sense_to_ask_again_where_that_is_known() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = server(directory.path()).await;
+    let session = open(&server).await;
+    let campaign = json!({ "session": session, "election": "e" }).to_string();
+    assert_eq!(post(&server, "/v1/campaign", &campaign).await.status, 200);
+    let depose = r#"{"election":"e","reason":"r","at_once":true,"barred_ms":600000}"#;
+    assert_eq!(post(&server, "/v1/admin/depose", depose).await.status, 200);
+    let barred = post(&server, "/v1/campaign", &campaign).await.json();
+    let retry_ms = barred["retry_ms"].as_u64().unwrap_or_else(|| panic!("{barred}"));
+    assert!((1..=600_001).contains(&retry_ms), "{retry_ms}");
+    let described = get(&server, "/openapi.json").await.json();
+    let fields = &described["components"]["schemas"]["Failed"]["properties"];
+    assert!(fields["retry_ms"].is_object(), "{fields}");
+    // Over gRPC it is in the metadata.
+    let (number, key) = session.split_once('.').expect("a number and a key");
+    let stand = v1::Campaign { election: "e".to_owned(), ..v1::Campaign::default() };
+    let ask = v1::Ask {
+        session: number.parse().expect("a number"),
+        key: u64::from_str_radix(key, 16).expect("a key"),
+        what: Some(v1::ask::What::Campaign(stand)),
+        ..v1::Ask::default()
+    };
+    let status = grpc(&server).await.call(ask).await.expect_err("it is barred");
+    let again = status.metadata().get("conclave-retry-ms").expect("it says when");
+    assert!(again.to_str().is_ok_and(|again| again.parse::<u64>().is_ok_and(|again| again > 0)));
+    // Where it is not known, nothing is said.
+    let release = json!({ "session": session, "lock": "x", "token": 1 }).to_string();
+    let refused = post(&server, "/v1/release", &release).await;
+    assert!(refused.json().get("retry_ms").is_none());
 }

@@ -90,6 +90,21 @@ async fn names_and_sessions_that_cannot_be_are_refused() {
     }
     let ttl = post(&server, "/v1/sessions", r#"{"ttl_ms":1}"#).await;
     assert_eq!(ttl.refused(), (400, "bad-span".to_owned()));
+    // What a session has not is no longer, either: the answer is kept, with the name in it.
+    let long = "x".repeat(513);
+    for (path, field, other) in [
+        ("/v1/release", "lock", "token"),
+        ("/v1/upgrade", "lock", "token"),
+        ("/v1/downgrade", "lock", "token"),
+        ("/v1/proclaim", "election", "term"),
+        ("/v1/resign", "election", "term"),
+    ] {
+        let body = json!({ "session": session, field: long, other: 1 }).to_string();
+        let refused = post(&server, path, &body).await.refused();
+        assert_eq!(refused, (400, "too-large".to_owned()), "{path}");
+    }
+    let observed = get(&server, &format!("/v1/observe?election={long}")).await;
+    assert_eq!(observed.refused(), (400, "too-large".to_owned()));
     let many: Vec<_> = (0..65).map(|n| json!({ "lock": n.to_string() })).collect();
     let body = json!({ "session": session, "wants": many }).to_string();
     assert_eq!(post(&server, "/v1/acquire", &body).await.refused(), (400, "too-large".to_owned()));
