@@ -1,5 +1,6 @@
 //! What can be asked of a node, however it is asked: each method checks who asks, and answers.
 
+use std::future::pending;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -154,7 +155,12 @@ impl Service {
                 let node = Arc::downgrade(&self.node);
                 let mut interest = Interest { node, session, request, numbered, call, lasts: true };
                 self.node.submit(command, Target::Call(SingleCall { told, number }));
-                let mut told = self.outcome(session, answer).await;
+                let mut told = tokio::select! {
+                    biased;
+                    told = self.outcome(session, answer) => told,
+                    // A client whose token is gone is not waited for: the node hangs up for it.
+                    failed = self.revoked(caller) => return Err(failed),
+                };
                 interest.lasts = false;
                 if let Err(failed) = &mut told {
                     caller.hide_in_failure(failed);
@@ -184,6 +190,21 @@ impl Service {
                 }
             }
         }
+    }
+
+    /// Waits until a caller's token is revoked, and says so. When the server closes, all tokens are revoked, too, but
+    /// that is not why a wait ends.
+    async fn revoked(&self, caller: &Caller) -> v1::Failed {
+        match caller.revoked() {
+            Some(revoked) => revoked.cancelled().await,
+            None => pending().await,
+        }
+        if self.closing.is_cancelled() {
+            return failed(Code::Unavailable, STOPPING);
+        }
+        let message =
+            "this token was revoked, or its rights were changed; ask again with one that is known";
+        failed(Code::Unauthenticated, message)
     }
 
     /// Has a command carried out.
@@ -264,6 +285,7 @@ impl Service {
         take: v1::TakeLock,
     ) -> Answer<v1::Done> {
         caller.may(Right::Admin, &take.lock)?;
+        translate::lock_fits(&take.lock)?;
         let (lock, token) = (take.lock.into(), take.token.map(Token));
         let reason = reason(take.reason)?;
         self.administer(caller, Command::ForceRelease { lock, token, reason }).await?;
@@ -302,6 +324,7 @@ impl Service {
 
     pub(crate) async fn depose(&self, caller: &Caller, end: v1::EndLeadership) -> Answer<v1::Done> {
         caller.may(Right::Admin, &end.election)?;
+        translate::election_fits(&end.election)?;
         let v1::EndLeadership { election, barred_ms, at_once, .. } = end;
         let (election, reason) = (election.into(), reason(end.reason)?);
         let barred = barred_ms.map_or(BARRED, Duration::from_millis);

@@ -340,6 +340,63 @@ async fn names_that_a_token_may_not_see_are_only_counted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_wait_ends_when_its_token_is_revoked_and_is_never_granted() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (server, [ci, _, root]) = with_tokens(directory.path()).await;
+    let session = async |secret: &str| {
+        let opened = ask(&server, secret, "POST", "/v1/sessions", "{}").await.json();
+        opened["session"].as_str().expect("a session").to_owned()
+    };
+    let acquire = |session: &str| json!({ "session": session, "lock": "ci/a" }).to_string();
+    let holder = session(&root).await;
+    let held = ask(&server, &root, "POST", "/v1/acquire", &acquire(&holder)).await.json();
+    // Two wait over HTTP, with a number and without, and one over gRPC.
+    let [numbered, plain, called] = [session(&ci).await, session(&ci).await, session(&ci).await];
+    let first = json!({ "session": numbered, "lock": "ci/a", "request": 1 }).to_string();
+    let second = acquire(&plain);
+    let http = async |body: &str| ask(&server, &ci, "POST", "/v1/acquire", body).await;
+    let grpc = async {
+        let (number, key) = called.split_once('.').expect("a number and a key");
+        let wants = vec![v1::Want { lock: "ci/a".into(), ..v1::Want::default() }];
+        let what = v1::ask::What::Acquire(v1::Acquire { wants, ..v1::Acquire::default() });
+        let ask = v1::Ask {
+            session: number.parse().expect("a number"),
+            id: 1,
+            key: u64::from_str_radix(key, 16).expect("a key"),
+            what: Some(what),
+            ..v1::Ask::default()
+        };
+        let mut ask = tonic::Request::new(ask);
+        let shown = format!("Bearer {ci}").parse().expect("ASCII");
+        ask.metadata_mut().insert("authorization", shown);
+        crate::support::grpc(&server).await.call(ask).await
+    };
+    let waits = || server.node().look(|machine| machine.counts().waits);
+    let revoking = async {
+        until(|| waits() == 3).await;
+        let path = directory.path().join("tokens.toml");
+        let known = fs::read_to_string(&path).expect("it is there");
+        let others = known.split("[[token]]").filter(|entry| !entry.contains("\"ci\""));
+        fs::write(&path, others.collect::<Vec<_>>().join("[[token]]")).expect("written");
+        server.read_tokens_again().expect("it reads them");
+    };
+    let all = async { tokio::join!(http(&first), http(&second), grpc, revoking) };
+    let (first, second, third, ()) = in_time("the end of all waits", all).await;
+    for refused in [first, second] {
+        assert_eq!(refused.refused(), (401, "unauthenticated".to_owned()));
+        assert!(refused.body.contains("revoked"), "{refused:?}");
+    }
+    assert_eq!(third.expect_err("it has no token").code(), tonic::Code::Unauthenticated);
+    // They are out of the queue, before the lock could be granted to them.
+    until(|| waits() == 0).await;
+    let release = json!({ "session": holder, "lock": "ci/a", "token": held["token"] }).to_string();
+    assert_eq!(ask(&server, &root, "POST", "/v1/release", &release).await.status, 200);
+    assert!(
+        server.node().look(|machine| machine.lock("ci/a")).is_none_or(|it| it.holders.is_empty())
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn who_shows_no_token_or_a_wrong_one_is_told_nothing_but_that_all_is_well() {
     let directory = tempfile::tempdir().expect("a directory");
     let (server, [ci, ..]) = with_tokens(directory.path()).await;
