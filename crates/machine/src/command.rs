@@ -10,10 +10,6 @@ pub enum Command {
     /// Nothing but that time has passed. Written when something is due and nobody asks for
     /// anything.
     Tick,
-    /// Every session gets its full time-to-live from now on. It is read before anything is found to
-    /// be due. Servers wrote it at each start until log time stood still between two lives of a
-    /// server; it is here so that such logs can be read.
-    RenewAll,
     /// A node has begun a new life, and no connection of its last one is left: the single calls that
     /// waited there ([`Via::Call`]) wait no more. Nothing is remembered of them, so one that is made
     /// again under its number begins anew.

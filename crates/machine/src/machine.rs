@@ -156,17 +156,8 @@ impl Machine {
         events: &mut Vec<Event>,
     ) -> Result<Reply, Error> {
         self.now = self.now.max(at);
-        let reply = match command {
-            Command::RenewAll => {
-                self.renew_all();
-                self.expire();
-                Ok(Reply::Done)
-            }
-            command => {
-                self.expire();
-                self.carry_out(command)
-            }
-        };
+        self.expire();
+        let reply = self.carry_out(command);
         self.settle();
         self.look_at_kept();
         events.append(&mut self.turn.events);
@@ -175,7 +166,7 @@ impl Machine {
 
     fn carry_out(&mut self, command: Command) -> Result<Reply, Error> {
         match command {
-            Command::Tick | Command::RenewAll => Ok(Reply::Done),
+            Command::Tick => Ok(Reply::Done),
             Command::NodeStarted { node } => {
                 self.node_started(node);
                 Ok(Reply::Done)
@@ -319,13 +310,6 @@ impl Machine {
             session.deadline = deadline;
         }
         true
-    }
-
-    fn renew_all(&mut self) {
-        let sessions: Vec<SessionId> = self.sessions.keys().copied().collect();
-        for session in sessions {
-            self.keep_alive(session);
-        }
     }
 
     /// Lets happen what is due. Whatever is over is over before anything is granted, so that

@@ -76,9 +76,12 @@ impl Value for KeyDigest {
     }
 }
 
-// Tag 2 was for something that no version wrote.
+// Tag 2 was for something that no version wrote. Tag 3 renewed all sessions when a server of version 0.1 began, before
+// log time stood still between two lives of a server; `conclave-machine-v1` reads it in logs of format 1, and in this
+// format there is none.
 choice!(Command;
-    unit { 1 Tick, 3 RenewAll }
+    retired { 2, 3 }
+    unit { 1 Tick }
     one { 4 Open }
     fields {
         5 KeepAlive { 1 sessions },

@@ -48,6 +48,13 @@ pub enum Unreadable {
         /// The variant's tag.
         tag: u32,
     },
+    /// A variant whose tag is reserved: versions before this format had it, and none writes it any more.
+    Retired {
+        /// Of which type.
+        of: &'static str,
+        /// The variant's tag.
+        tag: u32,
+    },
 }
 
 impl fmt::Display for Unreadable {
@@ -58,6 +65,12 @@ impl fmt::Display for Unreadable {
             Self::Missing(field) => write!(f, "it has no {field}"),
             Self::Unknown { of, tag } => {
                 write!(f, "it has a {of} of kind {tag}, which a newer version of conclave wrote")
+            }
+            Self::Retired { of, tag } => {
+                write!(
+                    f,
+                    "it has a {of} of kind {tag}, which is reserved and which no version writes here"
+                )
             }
         }
     }
@@ -546,11 +559,13 @@ macro_rules! record {
 }
 
 /// How an enum is written: as a record with one field, whose tag is the variant's. Variants without anything come first,
-/// then those with one value, then those with named fields.
+/// then those with one value, then those with named fields. Tags that were used before, or were meant to be, may be
+/// listed as retired ahead of all.
 #[macro_export]
 macro_rules! choice {
     (
         $type:ty;
+        $(retired { $($retired:literal),* $(,)? })?
         unit { $($unit_tag:literal $unit:ident),* $(,)? }
         one { $($one_tag:literal $one:ident),* $(,)? }
         fields { $($tag:literal $variant:ident { $($field_tag:literal $field:ident),* $(,)? }),* $(,)? }
@@ -597,6 +612,11 @@ macro_rules! choice {
                         }
                         Self::$variant { $($field: $crate::found($field, stringify!($field))?),* }
                     })*
+                    $($(
+                        $retired => {
+                            return Err($crate::Unreadable::Retired { of: stringify!($type), tag });
+                        }
+                    )*)?
                     tag => return Err($crate::Unreadable::Unknown { of: stringify!($type), tag }),
                 })
             }

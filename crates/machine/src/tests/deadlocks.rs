@@ -1,5 +1,7 @@
 //! Deadlocks, and what only looks like one.
 
+use std::time::Duration;
+
 use super::world::{World, exclusive, members, shared, waits};
 use crate::*;
 
@@ -106,6 +108,47 @@ fn ways_that_meet_are_no_cycle() {
     assert_eq!(world.acquire(two, exclusive("b")), waits());
     assert_eq!(world.acquire(three, exclusive("b")), waits());
     assert_eq!(world.acquire(one, exclusive("a")), waits());
+}
+
+#[test]
+fn who_does_not_wait_any_more_is_in_no_cycle() {
+    // In each case the first waited for what the second holds, and waits no more: a deadlock that is told now is none.
+    for case in 0..4 {
+        let mut world = World::new(Policy::default());
+        let [one, two] = world.open_several();
+        world.token(one, exclusive("a"));
+        let held = world.token(two, exclusive("b"));
+        let wait = match case {
+            0 => Acquire { patience: Patience::For(Duration::from_secs(1)), ..exclusive("b") },
+            _ => exclusive("b"),
+        };
+        assert_eq!(world.acquire(one, wait), waits());
+        match case {
+            0 => {
+                world.pass(1_000);
+                assert!(world.was_told(one, &Error::TimedOut));
+            }
+            1 => {
+                let request = world.last_request();
+                world.call(one, Call::Cancel { request }).expect("it waits");
+            }
+            2 => {
+                world.release(two, "b", held);
+                assert_eq!(world.holders("b"), [one]);
+            }
+            _ => {
+                world.pass(5_000);
+                world.keep_alive(two);
+                world.pass(5_000);
+                assert_eq!(world.holders("a"), [], "the session of the first has expired");
+            }
+        }
+        let asked = world.acquire(two, exclusive("a"));
+        match case {
+            3 => assert!(asked.is_ok_and(|reply| matches!(reply, Reply::Granted { .. }))),
+            _ => assert_eq!(asked, waits(), "case {case}"),
+        }
+    }
 }
 
 #[test]

@@ -126,11 +126,6 @@ impl Model {
         command: &Command,
     ) -> (Result<Reply, Error>, Vec<Event>) {
         self.now = self.now.max(at);
-        if *command == Command::RenewAll {
-            for id in self.sessions.iter().map(|it| it.id).collect::<Vec<_>>() {
-                self.keep_alive(id);
-            }
-        }
         self.expire();
         self.settle();
         self.look_at_candidates();
@@ -167,7 +162,7 @@ impl Model {
         let limits = self.config.limits.clone();
         let label = |text: &str| most(text.len(), limits.label_bytes, Scarce::LabelBytes);
         match command {
-            Command::Tick | Command::RenewAll => Ok(Reply::Done),
+            Command::Tick => Ok(Reply::Done),
             Command::NodeStarted { node } => {
                 let there = |it: &&AWait| matches!(it.via, Via::Call(call) if call.node == *node);
                 let calls = self.waits.iter().filter(there);

@@ -32,12 +32,17 @@ fn the_clock_never_goes_back() {
 }
 
 #[test]
-fn old_logs_give_every_session_its_full_time_at_a_restart() {
-    let mut world = World::new(Policy::default());
-    let one = world.open();
-    world.pass(9_000);
-    world.apply_later(3_600_000, Command::RenewAll).expect("it is done");
-    assert_eq!(world.machine.session(one).map(|it| it.left), Some(Duration::from_secs(10)));
+fn a_command_under_a_retired_tag_is_refused_and_not_taken_for_a_newer_versions() {
+    for tag in [2_u8, 3] {
+        // A record of one field under this tag, with nothing in it.
+        let bytes = [2, tag << 3 | 2, 0];
+        let refused = conclave_record::decode::<Command>(&bytes).expect_err("it is reserved");
+        let said = refused.to_string();
+        assert!(said.contains(&format!("Command of kind {tag}, which is reserved")), "{said}");
+    }
+    assert_eq!(conclave_record::decode::<Command>(&[2, 1 << 3 | 2, 0]), Ok(Command::Tick));
+    let newer = conclave_record::decode::<Command>(&[2, 15 << 3 | 2, 0]).expect_err("no such tag");
+    assert!(newer.to_string().contains("a newer version"), "{newer}");
 }
 
 #[test]

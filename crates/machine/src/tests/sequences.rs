@@ -262,7 +262,6 @@ fn command(dice: &mut Dice, model: &Model, requests: &mut u64) -> Command {
         2 => Command::Tick,
         3 if dice.one_in(4) => Command::NodeStarted { node: node(dice) },
         3 => hang_up(dice, model),
-        4 if dice.one_in(3) => Command::RenewAll,
         4..=6 => {
             let count = dice.below(4);
             Command::KeepAlive { sessions: (0..count).map(|_| session(dice, model)).collect() }
