@@ -53,8 +53,6 @@ pub(crate) struct Awake {
     begun: Instant,
     /// When it was last told.
     told: AtomicU64,
-    #[cfg(test)]
-    process: u32,
 }
 
 impl Awake {
@@ -81,13 +79,7 @@ impl Awake {
             .ok()?;
         let line = process.stdin.take()?;
         ioctl_fionbio(&line, true).ok()?;
-        let awake = Self {
-            line,
-            begun: metrics::now(),
-            told: AtomicU64::new(0),
-            #[cfg(test)]
-            process: process.id(),
-        };
+        let awake = Self { line, begun: metrics::now(), told: AtomicU64::new(0) };
         // Somebody has to take note of its end.
         let thread = thread::Builder::new().name("awake".to_owned()).stack_size(STACK);
         thread.spawn(move || process.wait()).ok()?;
@@ -150,8 +142,8 @@ fn stay_on(processor: u16) {
 }
 
 /// Whether the time of processors is shared out among groups of processes, to one of which this belongs: then those
-/// of other groups do not come first.
-fn is_rationed() -> bool {
+/// of other groups do not come first, and a node keeps no processor awake.
+pub fn is_rationed() -> bool {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     groups_of(&groups).iter().any(|group| has_share(group))
 }

@@ -60,7 +60,7 @@ use conclave_machine::{Command, Time};
 use serde::{Deserialize, Serialize};
 
 pub use admission::raise_descriptor_limit;
-pub use awake::keep_awake;
+pub use awake::{is_rationed, keep_awake};
 pub use backup::{Backup, read_backup, restore};
 pub use clock::{ManualTime, TimeSource};
 pub use node::{Node, NodeError, Options};

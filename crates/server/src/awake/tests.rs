@@ -1,48 +1,6 @@
-//! It runs when it is to, sleeps otherwise, and is the last of all.
-
-use conclave_testing::{skipped, until};
+//! Which groups share out processors. What the second process does is a test of its own (`tests/it/awake.rs`).
 
 use super::*;
-
-/// The states of the threads of a process that come after all others.
-fn last_of(process: u32) -> Vec<String> {
-    let Ok(tasks) = fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
-    let state = |task: fs::DirEntry| {
-        let stat = fs::read_to_string(task.path().join("stat")).ok()?;
-        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-        // The fields are counted from the third on here; the policy is the 41st, and 5 is SCHED_IDLE.
-        (fields[38] == "5").then(|| fields[0].to_owned())
-    };
-    tasks.filter_map(Result::ok).filter_map(state).collect()
-}
-
-/// What this program is when it is started again by the next.
-#[test]
-fn the_second_process() {
-    // With nothing but this name: a run of all tests has other things on its standard input.
-    if std::env::args().nth(1).as_deref() == Some("awake::tests::the_second_process") {
-        keep_awake().expect("it can be the last of all");
-    }
-}
-
-#[test]
-fn it_runs_after_commands_sleeps_otherwise_and_ends_with_the_first_process() {
-    let Some(awake) = Awake::new("awake::tests::the_second_process") else {
-        assert!(is_rationed(), "there is no other reason");
-        skipped("awake", "control groups share out the time of processors here");
-        return;
-    };
-    let process = awake.process;
-    for _ in 0..3 {
-        until("sleep", || last_of(process) == ["S"]);
-        until("waking", || {
-            awake.stir(metrics::now());
-            last_of(process) == ["R"]
-        });
-    }
-    drop(awake);
-    until("the end", || !Path::new(&format!("/proc/{process}")).exists());
-}
 
 #[test]
 fn a_share_is_looked_for_in_all_groups_that_a_process_is_part_of() {

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use conclave_machine::Command;
 use conclave_server::{Node, Options, ServeOptions, Server};
 
 #[path = "../../tests/it/support/crowd.rs"]
@@ -14,6 +15,9 @@ async fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
+        // What a node of the next role starts beside itself.
+        ["awake"] => conclave_server::keep_awake().expect("it can be the last of all"),
+        ["awake-node", directory] => awake_node(directory).await,
         ["acquire", directory] => acquire(directory).await,
         ["serve", address, directory] => serve(address, directory).await,
         ["clients", address, count] => {
@@ -21,7 +25,8 @@ async fn main() {
         }
         _ => {
             eprintln!(
-                "a part of tests: conclave-test-process acquire DATA | serve ADDRESS DATA | clients ADDRESS COUNT"
+                "a part of tests: conclave-test-process acquire DATA | serve ADDRESS DATA | clients ADDRESS COUNT | \
+                 awake-node DATA | awake"
             );
             std::process::exit(2);
         }
@@ -43,6 +48,28 @@ async fn acquire(directory: &str) {
         let lock = format!("{session}/{number}");
         let token = node::acquire(&node, session, number, &lock).await;
         say(&format!("{lock} {token}"));
+    }
+}
+
+/// A node that keeps a processor awake. It renews a session again and again between the lines "work" and "rest",
+/// until it is killed.
+async fn awake_node(directory: &str) {
+    let node = Node::open(Options { awake: Some("awake"), ..Options::new(directory) });
+    let node = node.await.expect("a node");
+    let session = node::open_session(&node).await;
+    let (order, mut orders) = tokio::sync::mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        std::io::stdin().lines().map_while(Result::ok).try_for_each(|line| order.send(line))
+    });
+    say("up");
+    while let Some(ordered) = orders.recv().await {
+        assert_eq!(ordered, "work");
+        while orders.is_empty() {
+            let renew = Command::KeepAlive { sessions: vec![session] };
+            node.propose(renew).await.expect("the node is up").expect("the session lives");
+        }
+        assert_eq!(orders.recv().await.as_deref(), Some("rest"));
+        say("rests");
     }
 }
 

@@ -1,5 +1,6 @@
 //! A node and what it serves. One program, because a node takes long to link.
 
+mod awake;
 mod backup;
 mod connections;
 mod crowd;
