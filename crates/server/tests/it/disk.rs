@@ -60,9 +60,7 @@ async fn while_the_disk_is_nearly_full_nothing_is_granted_but_all_can_be_given_b
     assert_eq!(node.trouble(), None);
 
     leave(&disk, 4096);
-    while node.trouble().is_none() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until(|| node.trouble().is_some()).await;
     let refused = ask(&node, session, 2, Call::Acquire(Acquire::exclusive("b"))).await;
     let why = refused.expect_err("nothing is granted").to_string();
     assert!(why.contains("the disk is full") && why.contains("make room"), "{why}");
@@ -76,9 +74,7 @@ async fn while_the_disk_is_nearly_full_nothing_is_granted_but_all_can_be_given_b
     assert_eq!(released, Ok(Reply::Released { left: 0 }));
 
     fs::remove_file(disk.join("filler")).expect("it is there");
-    while node.trouble().is_some() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until(|| node.trouble().is_none()).await;
     assert!(acquire(&node, session, 4, "b").await > token);
 }
 
@@ -192,9 +188,7 @@ async fn a_full_disk_with_a_snapshot_due_ends_grants_and_nothing_else() {
     assert_eq!(released, Ok(Reply::Released { left: 0 }));
 
     fs::remove_file(disk.join("filler")).expect("it is there");
-    while node.trouble().is_some() || node.since_snapshot().0 >= 50 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until(|| node.trouble().is_none() && node.since_snapshot().0 < 50).await;
     let later = acquire(&node, session, 4, "b").await;
     assert!(later > token);
     node.stop().await.expect("it stops");

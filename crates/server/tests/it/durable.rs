@@ -262,9 +262,7 @@ async fn the_log_that_is_left_behind_is_bounded_by_commands_however_many_share_a
         assert!(all.into_iter().all(|kept| kept.is_ok_and(|kept| kept.is_ok())));
     }
     // The last snapshot may be on its way.
-    while node.since_snapshot().0 >= 2000 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    until(|| node.since_snapshot().0 < 2000).await;
     node.stop().await.expect("it stops");
     let node = Node::open(options).await.expect("a node");
     let (commands, bytes) = node.since_snapshot();

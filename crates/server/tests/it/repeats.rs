@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::mpsc;
-use std::time::Duration;
 
 use crate::support::{exchange, get, open, options, post, request, server, until};
 use conclave_machine::{Config, Limits};
@@ -30,8 +29,7 @@ async fn begin(address: SocketAddr, body: &str) -> TcpStream {
 }
 
 async fn end(io: TcpStream) -> crate::support::Answer {
-    let answer = tokio::time::timeout(Duration::from_secs(120), exchange(io, b"")).await;
-    answer.expect("it answers")
+    conclave_testing::in_time("an answer", exchange(io, b"")).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -97,8 +95,7 @@ impl Stoppable {
     async fn post(&self, path: &str, body: &str) -> crate::support::Answer {
         let io = TcpStream::connect(self.address).await.expect("it listens");
         let asked = request("POST", path, "", body);
-        let answer = exchange(io, asked.as_bytes());
-        tokio::time::timeout(Duration::from_secs(120), answer).await.expect("it answers")
+        conclave_testing::in_time("an answer", exchange(io, asked.as_bytes())).await
     }
 
     async fn open(&self) -> String {
@@ -117,8 +114,11 @@ impl Stoppable {
         self.why(lock).await["lock"]["holders"][0]["token"].clone()
     }
 
-    async fn is_waited_for(&self, lock: &str) -> bool {
-        self.why(lock).await["lock"]["waiting"].as_u64() > Some(0)
+    async fn until_waited_for(&self, lock: &str) {
+        conclave_testing::until_async("a waiter", async || {
+            self.why(lock).await["lock"]["waiting"].as_u64() > Some(0)
+        })
+        .await;
     }
 
     fn end(self) {
@@ -137,8 +137,8 @@ async fn a_grant_that_a_repetition_was_told_is_not_undone_though_the_server_was_
         let held = server.post("/v1/acquire", &acquire(&one, round, "a")).await.json();
         let first = begin(server.address, &acquire(&two, round, "a")).await;
         // It may wait already, or not have been read.
-        while round % 2 == 0 && !server.is_waited_for("a").await {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+        if round % 2 == 0 {
+            server.until_waited_for("a").await;
         }
         let go_on = server.stop();
         drop(first);
@@ -197,9 +197,7 @@ async fn what_came_without_a_number_is_undone_when_its_client_has_hung_up() {
     for round in 0..10 {
         let held = server.post("/v1/acquire", &wants(&one)).await.json()["token"].clone();
         let waiting = begin(server.address, &wants(&two)).await;
-        while !server.is_waited_for("a").await {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
+        server.until_waited_for("a").await;
         // The lock becomes free and the client hangs up at the same time.
         let go_on = server.stop();
         drop(waiting);
