@@ -11,8 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use conclave_history::{Event, Kind, Want};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 use tokio::time::sleep;
 
 use crate::clock::{nanos, now};
@@ -133,7 +132,8 @@ pub(crate) fn run(arguments: &RunArguments) -> Result<bool> {
         make(&world, node, &disk, Plan::new(arguments.seed, kinds), arguments).await
     });
     runtime.shutdown_timeout(Duration::from_secs(1));
-    end_leftovers(&directory);
+    // Commands that outlived their run, and what goes on trying to tell a node that a session is over.
+    conclave_testing::end_marked(&directory);
     if let Err(error) = &made {
         eprintln!("chaos: {error:#}; what was recorded until then is judged");
     }
@@ -356,20 +356,6 @@ async fn lift(world: &World, node: &mut Node, disk: &Disk) -> Result<()> {
     node.until_well().await;
     world.recorder.record(&Event::FaultEnded { kind, at: now() });
     Ok(())
-}
-
-/// Ends commands that outlived their run; they are known by the directory in their arguments.
-fn end_leftovers(directory: &Path) {
-    let mark = directory.as_os_str().as_encoded_bytes();
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let number = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok());
-        let Some(number) = number else { continue };
-        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
-        if line.windows(mark.len()).any(|part| part == mark) {
-            let _ = kill(Pid::from_raw(number), Signal::SIGCONT);
-            let _ = kill(Pid::from_raw(number), Signal::SIGKILL);
-        }
-    }
 }
 
 /// Adds what processes have written down themselves.

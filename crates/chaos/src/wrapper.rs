@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use conclave_history::{Event, Kind, Mode, Time, Want};
+use conclave_testing::MARK;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
@@ -62,6 +63,7 @@ fn one(world: &World, kind: Kind, name: &str, chance: &mut fastrand::Rng) {
     }
     let Ok(errors) = File::create(&said) else { return };
     let mut command = Command::new(&world.program);
+    command.env(MARK, &world.directory);
     let election = want.lock.strip_prefix(Want::ELECTION);
     command.arg(if election.is_some() { "elect" } else { "lock" });
     command.arg("--ttl").arg(format!("{}ms", ttl.as_millis()));
@@ -196,6 +198,7 @@ pub(crate) fn clients(world: &World, worker: usize, seed: u64) {
             ttl.as_millis() as u64,
         );
         let mut command = Command::new(&world.this);
+        command.env(MARK, &world.directory);
         command.args(session_client::arguments(&arguments)).process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let Ok(mut child) = command.spawn() else { return };

@@ -1,14 +1,18 @@
-//! What the tests of several crates share: waiting for events, and saying what was skipped.
+//! What the tests of several crates share: waiting for events, ending what was started, and saying what was skipped.
 //!
 //! Tests wait for events and never for a span of time, since a machine that is busy with other things may take ten
 //! times as long. There is one limit for all of them, [`LIMIT`], and it is there only so that a test that waits in
 //! vain ends and says for what.
+
+mod marked;
 
 use std::fs::File;
 use std::future::Future;
 use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
+
+pub use marked::{MARK, end_marked, marked};
 
 /// How long a test waits for what must come.
 pub const LIMIT: Duration = Duration::from_secs(120);

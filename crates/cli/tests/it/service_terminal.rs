@@ -30,6 +30,7 @@ impl Keyboard {
         let mut command = Command::new("env");
         command.args(["--default-signal", "setsid", "--ctty", "--wait", program]).args(args);
         command.current_dir(node.folder());
+        command.env(conclave_testing::MARK, node.folder());
         command.env("CONCLAVE_ENDPOINTS", &node.address).stdin(Stdio::from(terminal));
         let process = Process::start(node.folder(), command);
         let (tell, screen) = channel();

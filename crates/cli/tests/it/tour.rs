@@ -139,6 +139,7 @@ impl Tourist {
         }
         shell.args(["-c", &line]).current_dir(self.folder.path()).stdin(Stdio::null());
         shell.env("LC_ALL", "C.UTF-8").env("PATH", format!("{}:{path}", own.display()));
+        shell.env(conclave_testing::MARK, self.folder.path());
         shell.env("CONCLAVE_ENDPOINTS", self.address()).env("CONCLAVE_LISTEN", "127.0.0.1:0");
         shell
     }
@@ -266,6 +267,7 @@ impl Tourist {
         let (mut node, _) = self.node.expect("the tour has a node");
         node.signal(Signal::SIGTERM);
         node.ends_with(0);
+        conclave_testing::end_marked(self.folder.path());
     }
 }
 

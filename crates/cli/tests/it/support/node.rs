@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
+use conclave_testing::{MARK, end_marked};
 pub(crate) use conclave_testing::{eventually, pause};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -175,6 +176,7 @@ impl Node {
     pub(crate) fn program(&self, args: &[&str]) -> Command {
         let mut program = program(args);
         program.env("CONCLAVE_ENDPOINTS", &self.address).current_dir(self.folder());
+        program.env(MARK, self.folder());
         program.envs(self.environment.iter().cloned());
         program
     }
@@ -229,6 +231,14 @@ impl Node {
             let waiters = reasons["lock"]["waiters"].as_array().map_or(0, Vec::len);
             (waiters == count).then_some(())
         });
+    }
+}
+
+impl Drop for Node {
+    /// Nothing that has used it outlives it: a process that would release what is held there, in the background, goes
+    /// on trying for ten minutes after its node is gone.
+    fn drop(&mut self) {
+        end_marked(self.folder());
     }
 }
 
