@@ -27,6 +27,8 @@ pub struct Candidacy {
     pub value: Vec<u8>,
     /// For how long it may take: no time means at once or not at all, nothing means as long as it takes.
     pub timeout: Option<Duration>,
+    /// The thread of control that stands and then leads, if it is not that of the handle.
+    pub owner: Option<u32>,
 }
 
 impl Candidacy {
@@ -65,6 +67,13 @@ impl Candidacy {
         self.timeout = Some(timeout);
         self
     }
+
+    /// The same on account of another thread of control than that of the handle, as
+    /// [`Acquire::owner`](crate::Acquire::owner) has it for locks.
+    pub fn owner(mut self, owner: u32) -> Self {
+        self.owner = Some(owner);
+        self
+    }
 }
 
 impl Session {
@@ -76,10 +85,10 @@ impl Session {
     ///
     /// If the future is dropped before it is done, the session does not stand any more, and does not lead.
     pub async fn campaign(&self, candidacy: Candidacy) -> Result<Leadership, Error> {
-        let Candidacy { election, rank, preempt, grace, value, timeout } = candidacy;
+        let Candidacy { election, rank, preempt, grace, value, timeout, owner } = candidacy;
         let (grace_ms, timeout_ms) = (millis(grace), timeout.map(millis));
-        let (owner, waiting) = self.begin_waiting();
-        let owner = Some(owner.owner());
+        let (thread, waiting) = self.begin_waiting_for(owner);
+        let owner = Some(thread.owner());
         let campaign = v1::Campaign { election, rank, preempt, grace_ms, value, timeout_ms, owner };
         let limit = timeout.filter(|timeout| !timeout.is_zero());
         let answer = self.keep().ask_within(What::Campaign(campaign), None, limit).await;

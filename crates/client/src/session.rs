@@ -264,10 +264,7 @@ impl Session {
     /// If the future is dropped before it is done, nothing comes of it: the request leaves the queue, or
     /// what it was granted is given back.
     pub async fn acquire(&self, acquire: Acquire) -> Result<Guard, Error> {
-        let (thread, waiting) = match acquire.owner {
-            Some(owner) => self.keep.begin_waiting(Arc::new(Thread::new(owner))),
-            None => self.begin_waiting(),
-        };
+        let (thread, waiting) = self.begin_waiting_for(acquire.owner);
         let limit = acquire.timeout.filter(|timeout| !timeout.is_zero());
         let (what, on_waiting) = acquire.into_ask(thread.owner);
         let answer = self.keep.ask_within(what, on_waiting, limit).await;
@@ -283,6 +280,14 @@ impl Session {
     /// A thread of control that may wait now: that of this handle, unless it waits already.
     pub(crate) fn begin_waiting(&self) -> (Arc<Thread>, Option<Waiting>) {
         self.keep.begin_waiting(self.thread.clone())
+    }
+
+    /// The same for a caller that may have numbered its threads of control itself.
+    pub(crate) fn begin_waiting_for(&self, owner: Option<u32>) -> (Arc<Thread>, Option<Waiting>) {
+        match owner {
+            Some(owner) => self.keep.begin_waiting(Arc::new(Thread::new(owner))),
+            None => self.begin_waiting(),
+        }
     }
 }
 

@@ -9,11 +9,11 @@ use nix::unistd::Pid;
 
 const OWN: &str = env!("CARGO_BIN_EXE_conclave");
 
-/// A script that holds one lock, waits until the other script holds its own, and wants that one.
-fn cross(first: &str, second: &str) -> String {
+/// A script that has one thing, waits until the other script has its own, and wants that one.
+fn wants(first: &str, second: &str, command: &str) -> String {
     format!(
         "echo > has-{first}; while ! test -e has-{second}; do sleep 0.02; done; \
-         {OWN} lock {second} -- echo got {second}"
+         {OWN} {command} {second} -- echo got {second}"
     )
 }
 
@@ -24,7 +24,10 @@ fn start(node: &Node, flags: &[&str], script: &str) -> Process {
 #[test]
 fn a_deadlock_of_nested_locks_is_found_and_named() {
     let node = Node::start(&[]);
-    let mut both = [start(&node, &["A"], &cross("A", "B")), start(&node, &["B"], &cross("B", "A"))];
+    let mut both = [
+        start(&node, &["A"], &wants("A", "B", "lock")),
+        start(&node, &["B"], &wants("B", "A", "lock")),
+    ];
     let codes = both.each_mut().map(|one| one.status().code());
     assert!(codes == [Some(15), Some(0)] || codes == [Some(0), Some(15)], "{codes:?}");
     let refused = &both[usize::from(codes[1] == Some(15))];
@@ -36,13 +39,81 @@ fn a_deadlock_of_nested_locks_is_found_and_named() {
 #[test]
 fn the_graph_shows_a_deadlock_of_nested_locks() {
     let node = Node::start(&["--deadlocks", "none"]);
-    let both = [start(&node, &["A"], &cross("A", "B")), start(&node, &["B"], &cross("B", "A"))];
+    let both = [
+        start(&node, &["A"], &wants("A", "B", "lock")),
+        start(&node, &["B"], &wants("B", "A", "lock")),
+    ];
     let graph = eventually("the cycle", || {
         let graph = node.ends_with(0, &["graph"]);
         (!graph.contains("no deadlock") && graph.contains("deadlock")).then_some(graph)
     });
     assert!(graph.contains("waits for A") && graph.contains("waits for B"), "{graph}");
     drop(both);
+}
+
+/// One that holds a lock and stands in an election, and the leader, who wants the lock. All of it is done by nested
+/// commands, but for the session that is outermost.
+fn lock_and_election(node: &Node) -> [Process; 2] {
+    let (holder, leader) = (wants("A", "E", "elect"), wants("E", "A", "lock"));
+    let [holds, leads] = [("hold", holder), ("lead", leader)].map(|(name, script)| {
+        fs::write(node.file(name), script).expect("it can be written");
+        format!("{OWN} {} -- sh {name}", if name == "hold" { "lock A" } else { "elect E" })
+    });
+    // The holder's is nested once more, and the leader is nested in a lock that has nothing to do with it.
+    let holds = node.begin(&["elect", "--ttl", "60s", "F", "--", "sh", "-c", &holds]);
+    let leads = node.begin(&["lock", "--ttl", "60s", "B", "--", "sh", "-c", &leads]);
+    [holds, leads]
+}
+
+#[test]
+fn a_deadlock_of_a_nested_lock_and_a_nested_election_is_found_and_named() {
+    let node = Node::start(&[]);
+    let [mut holder, mut leader] = lock_and_election(&node);
+    // A wait for a lock is refused rather than a candidacy, whichever was there first.
+    leader.ends_with(15);
+    let said = leader.stderr();
+    assert!(said.contains("deadlock") && said.contains('A') && said.contains('E'), "{said}");
+    assert!(!leader.stdout().contains("got A"), "{}", leader.stdout());
+    // With its end it has resigned, and the candidate leads.
+    holder.ends_with(0);
+    assert!(holder.stdout().contains("got E"), "{}", holder.stdout());
+    assert_eq!(node.json(&["locks", "--json"]), serde_json::json!([]), "nothing is left behind");
+    assert_eq!(node.json(&["elections", "--json"]), serde_json::json!([]), "nor there");
+}
+
+#[test]
+fn the_graph_shows_a_deadlock_of_a_nested_lock_and_a_nested_election() {
+    let node = Node::start(&["--deadlocks", "none"]);
+    let both = lock_and_election(&node);
+    let graph = eventually("the cycle", || {
+        let graph = node.ends_with(0, &["graph"]);
+        (!graph.contains("no deadlock") && graph.contains("deadlock")).then_some(graph)
+    });
+    assert!(graph.contains("waits for A") && graph.contains('E'), "{graph}");
+    drop(both);
+}
+
+#[test]
+fn a_nested_candidate_beside_another_nested_command_is_a_thread_of_control_of_its_own() {
+    let node = Node::start(&[]);
+    let mut leader = node.begin(&["elect", "--ttl", "60s", "E"]);
+    leader.line();
+    // The first nested command goes on for the outer one and stands; the second is beside it and need not wait.
+    let script = format!(
+        "{OWN} elect E -- echo leads & while ! test -e stands; do sleep 0.02; done; \
+         {OWN} lock b -- echo holds b; wait"
+    );
+    let mut outer = node.begin(&["lock", "--ttl", "60s", "a", "--", "sh", "-c", &script]);
+    eventually("a candidate", || {
+        let elections = node.json(&["elections", "--json"]);
+        elections[0]["candidates"].as_array().filter(|all| all.len() == 1).map(drop)
+    });
+    fs::write(node.file("stands"), "").expect("it can be written");
+    eventually("the other", || outer.stdout().contains("holds b").then_some(()));
+    leader.signal(Signal::SIGTERM);
+    leader.ends_with(0);
+    outer.ends_with(0);
+    assert!(outer.stdout().contains("leads"), "{}", outer.stdout());
 }
 
 #[test]

@@ -366,10 +366,11 @@ async fn serve_branch(
                     continue;
                 }
                 Some(Ask::Campaign(stands)) => {
+                    // Who leads on account of the outer command is in the way of those who wait for what that holds.
+                    let candidacy = Candidacy::from(stands).owner(inner.owner(branch));
                     let session = session.thread();
-                    work = Box::pin(async move {
-                        session.campaign(stands.into()).await.map(Held::Leads)
-                    });
+                    work =
+                        Box::pin(async move { session.campaign(candidacy).await.map(Held::Leads) });
                     continue;
                 }
                 Some(Ask::Release) => {
