@@ -10,6 +10,7 @@ mod descriptors;
 mod foreground;
 pub(crate) mod guard;
 mod nested;
+mod patience;
 pub(crate) mod release;
 mod run;
 mod show;
@@ -28,8 +29,9 @@ use std::time::Duration;
 pub(crate) use attend::{Attended, Holding, Stay, attend};
 pub(crate) use child::{Child, Ties, find};
 pub use connect::ServiceArgs;
-pub(crate) use connect::{HASTE, silence};
+pub(crate) use connect::silence;
 pub(crate) use nested::{Nest, Nested, Stands, Wanted};
+pub(crate) use patience::Patience;
 pub(crate) use run::{Run, outlast};
 pub(crate) use show::{age_ms, chain, label, mode, plural, tenure, text, who};
 pub(crate) use signals::Signals;
@@ -71,12 +73,29 @@ pub(crate) fn name(given: Option<&String>, command: &[OsString]) -> String {
 
 /// For how long the end of a session is waited for.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// The same, when the user's patience is over: a node that answers needs no longer.
+const BRIEF: Duration = Duration::from_millis(250);
 
 /// Ends a session and all that it holds. If no node can be told at once, another process tells it as soon as that is
 /// possible, and this one goes on.
 pub(crate) async fn farewell(session: Session, service: &ServiceArgs, voice: &Voice) {
+    farewell_within(FAREWELL, session, service, voice).await;
+}
+
+/// The same for a user who may have waited for as long as was said.
+pub(crate) async fn give_up(
+    patience: &Patience,
+    session: Session,
+    service: &ServiceArgs,
+    voice: &Voice,
+) {
+    let limit = if patience.is_over() { BRIEF } else { FAREWELL };
+    farewell_within(limit, session, service, voice).await;
+}
+
+async fn farewell_within(limit: Duration, session: Session, service: &ServiceArgs, voice: &Voice) {
     let credentials = session.credentials();
-    match tokio::time::timeout(FAREWELL, session.close()).await {
+    match tokio::time::timeout(limit, session.close()).await {
         // It could not be renewed; and while its node is down, it does not get older there.
         Err(_) | Ok(Err(Error::SessionLost(Loss::Expired))) => {}
         Ok(_) => return,

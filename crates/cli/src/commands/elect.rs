@@ -12,8 +12,8 @@ use serde_json::json;
 
 use super::lock::{Keep, RETRY};
 use crate::service::{
-    Attended, Nest, Nested, Run, ServiceArgs, Signals, Stay, Trouble, Voice, end_as, farewell,
-    find, outlast, span, spell, text, wait,
+    Attended, Nest, Nested, Patience, Run, ServiceArgs, Signals, Stay, Trouble, Voice, end_as,
+    farewell, find, give_up, outlast, span, spell, text, wait,
 };
 use crate::{Done, Failure, Terminal};
 
@@ -40,6 +40,9 @@ was given, with which it ends with exit code 12.
 No other command is run by a leader before this one has ended: whoever follows leads when this program has
 said that the command is gone, or when its lease has ended, by which time the command is killed. So a
 candidate with --preempt waits for up to the --ttl of a leader that is stopped or cut off.
+
+Within a command that `conclave lock` or `conclave elect` runs, it uses the outer session, as a nested `conclave lock`
+does (see there): a deadlock by way of locks and elections is found, and the wait for a lock in it is refused (exit code 15).
 
 After `conclave depose` this program waits for as long as the operator said (a minute unless told
 otherwise) before it stands again.";
@@ -134,8 +137,9 @@ async fn stand(
             }
         }
     }
+    let mut patience = Patience::begin(args.timeout);
     let client = tokio::select! {
-        client = args.service.connect_within(args.timeout.unwrap_or(Duration::MAX)) => client?,
+        client = args.service.connect_within(&patience) => client?,
         signal = signals.stop() => return Ok(Done::signal(signal as i32)),
     };
     let (mut again, mut kept) = (false, None);
@@ -152,36 +156,54 @@ async fn stand(
             }
             Some(session) => Ok(session),
             None => tokio::select! {
-                opened = args.keep.open(&client, &args.command) => opened,
+                opened = patience.bound(&client, args.keep.open(&client, &args.command)) => opened,
                 signal = signals.stop() => return Ok(Done::signal(signal as i32)),
             },
         };
         let session = match opened {
             Ok(session) => session,
             // It was let in before, and will be when a node is up again.
-            Err(error) if again && error.may_pass() => {
+            Err(error) if again && error.may_pass() && !patience.is_over() => {
                 tokio::time::sleep(RETRY).await;
                 continue;
             }
-            Err(error) => return Err(args.service.failure(error)),
+            Err(error) => return Err(args.service.failure_within(error, &patience)),
         };
-        let over = match lead(args, stay, &client, &session, &mut signals, &voice, out).await {
+        let stands = Standing { stay, client: &client, session: &session, patience: &patience };
+        let over = match lead(args, stands, &mut signals, &voice, out).await {
             Ok(over) => args.goes_on(over, &mut signals, &voice).await,
             Err(failure) => Err(failure),
         };
         match over {
             // The same session stands again: an operator who deposed it means this one.
-            Ok(None) => (again, kept) = (true, Some(session)),
+            Ok(None) => {
+                (again, kept, patience) = (true, Some(session), Patience::begin(args.timeout));
+            }
             Ok(Some(done)) => {
                 farewell(session, &args.service, &voice).await;
                 return Ok(done.end());
             }
             Err(failure) => {
-                farewell(session, &args.service, &voice).await;
+                // After a leadership there is time to say so, however long that has lasted.
+                match &failure {
+                    Failure::Service(Trouble::TimedOut(_) | Trouble::Unreachable(_)) => {
+                        give_up(&patience, session, &args.service, &voice).await;
+                    }
+                    _ => farewell(session, &args.service, &voice).await,
+                }
                 return Err(failure);
             }
         }
     }
+}
+
+/// What a candidate stands with.
+#[derive(Clone, Copy)]
+struct Standing<'a> {
+    stay: Stay,
+    client: &'a Client,
+    session: &'a Session,
+    patience: &'a Patience,
 }
 
 impl Args {
@@ -245,6 +267,20 @@ impl Args {
     }
 }
 
+impl Standing<'_> {
+    /// Waits until the session leads, for as long as the user is ready to.
+    async fn campaign(&self, candidacy: Candidacy) -> Result<Leadership, Error> {
+        let Self { client, session, patience, .. } = self;
+        match patience.bound(client, session.campaign(candidacy)).await {
+            // While a node is connected, another leads for all that is known.
+            Err(error) if error.may_pass() && patience.is_over() => {
+                Err(client.last_error().unwrap_or(Error::TimedOut))
+            }
+            elected => elected,
+        }
+    }
+}
+
 /// What to tell a user about an election that was not won.
 fn not_elected(args: &Args, error: Error) -> Failure {
     let election = text(&args.election);
@@ -254,19 +290,18 @@ fn not_elected(args: &Args, error: Error) -> Failure {
             spell(args.timeout.unwrap_or_default()),
         ))
         .into(),
-        error => args.service.failure(error),
+        error => args.service.failure_within(error, &Patience::begin(args.timeout)),
     }
 }
 
 async fn lead(
     args: &Args,
-    stay: Stay,
-    client: &Client,
-    session: &Session,
+    stands: Standing<'_>,
     signals: &mut Signals,
     voice: &Voice,
     out: &mut dyn Write,
 ) -> Result<Over, Failure> {
+    let Standing { stay, session, patience, .. } = stands;
     let mut candidacy = Candidacy::new(&args.election).rank(args.rank).value(args.value.as_bytes());
     // The command is to be dead before the node gives the leadership to another.
     // More than ten minutes no node grants; it waits for the leader, or for the end of the lease, in any case.
@@ -275,12 +310,13 @@ async fn lead(
     if args.preempt {
         candidacy = candidacy.preempt();
     }
-    if let Some(timeout) = args.timeout {
-        candidacy = candidacy.timeout(timeout);
+    if let Some(left) = patience.left() {
+        // No time at all would mean at once.
+        candidacy = candidacy.timeout(left.max(Duration::from_millis(1)));
     }
     voice.verbosely("stands", &format!("stands with rank {}", args.rank));
     let elected = tokio::select! {
-        elected = session.campaign(candidacy) => elected,
+        elected = stands.campaign(candidacy) => elected,
         signal = signals.stop() => return Ok(Over::Done(Done::signal(signal as i32))),
     };
     let leadership = match elected {
@@ -299,7 +335,7 @@ async fn lead(
     let over = if args.command.is_empty() {
         without_command(args, &leadership, signals, out).await
     } else {
-        match with_command(args, stay, client, session, &leadership, signals).await {
+        match with_command(args, stands, &leadership, signals).await {
             Ok((over @ Over::Ended(..), nest)) if nest.count() > 0 => {
                 drop(leadership);
                 outlast(&nest, signals, voice).await;
@@ -320,12 +356,11 @@ async fn lead(
 
 async fn with_command(
     args: &Args,
-    stay: Stay,
-    client: &Client,
-    session: &Session,
+    stands: Standing<'_>,
     leadership: &Leadership,
     signals: &mut Signals,
 ) -> Result<(Over, Nest), Failure> {
+    let Standing { stay, client, session, .. } = stands;
     let run = Run {
         command: &args.command,
         environment: args.environment(leadership.term(), session.id()),

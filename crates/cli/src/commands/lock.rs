@@ -6,17 +6,17 @@ use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use conclave_client::view::{Holder, Reasons};
 use conclave_client::{Acquire, Client, Error, Guard, Loss, Session, SessionOptions, Want};
 use serde_json::json;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 use crate::service::{
-    Attended, HASTE, Nested, Run, ServiceArgs, Signals, Stay, Trouble, Voice, age_ms, end_as,
-    farewell, find, name, outlast, plural, silence, span, spell, text, wait, who,
+    Attended, Nested, Patience, Run, ServiceArgs, Signals, Stay, Trouble, Voice, age_ms, end_as,
+    farewell, find, give_up, name, outlast, plural, silence, span, spell, text, wait, who,
 };
 use crate::{Done, Failure, Terminal};
 
@@ -75,7 +75,8 @@ When the command ends and no node answers:
 
 While it waits for the lock:
   If the node is down, it goes on waiting, and keeps its place in the queue as long as its session lives
-  (--ttl); after that it asks again. --try and --timeout answer in time whether a node is there or not.";
+  (--ttl); after that it asks again. --timeout is the bound for all of it, to find a node included (exit code 13 if
+  none has answered by then); with --try, a node that says nothing is given two seconds.";
 
 /// Flags of `conclave lock`.
 #[derive(Clone, Debug, clap::Args)]
@@ -174,20 +175,20 @@ async fn hold(
     let Args { keep, command, service, .. } = args;
     let voice = Voice::new(terminal, args.subject(), service, keep.verbose);
     let mut signals = Signals::listen().map_err(Failure::Output)?;
+    let patience = Patience::begin(args.limit());
     if !keep.new_session
         && let Some(outer) = Nested::join(service.fingerprint()).await
     {
-        return nested::hold(args, outer, &mut signals, &voice, out).await;
+        return nested::hold(args, outer, &patience, &mut signals, &voice, out).await;
     }
-    let patience = Patience::begin(args);
     let client = tokio::select! {
-        client = service.connect_within(patience.left()) => client?,
+        client = service.connect_within(&patience) => client?,
         signal = signals.stop() => return Ok(Done::signal(signal as i32)),
     };
     let mut again = false;
     let (session, guard) = loop {
         let opened = tokio::select! {
-            opened = keep.open(&client, command) => opened,
+            opened = patience.bound(&client, keep.open(&client, command)) => opened,
             signal = signals.stop() => return Ok(Done::signal(signal as i32)),
         };
         let session = match opened {
@@ -197,9 +198,7 @@ async fn hold(
                 tokio::time::sleep(RETRY).await;
                 continue;
             }
-            Err(error) => {
-                return Err(service.failure_within(error, patience.all(service.connect_timeout)));
-            }
+            Err(error) => return Err(service.failure_within(error, &patience)),
         };
         let guard = tokio::select! {
             guard = args.acquire(&client, &session, &patience, &voice) => guard,
@@ -220,8 +219,8 @@ async fn hold(
                 again = true;
             }
             Err(error) => {
-                farewell(session, service, &voice).await;
-                return Err(args.not_acquired(error));
+                give_up(&patience, session, service, &voice).await;
+                return Err(args.not_acquired(error, &patience));
             }
         }
     };
@@ -264,40 +263,6 @@ async fn hold(
 /// Between two attempts to open a session.
 pub(crate) const RETRY: Duration = Duration::from_millis(200);
 
-/// For how long a lock is waited for, from the start of the program.
-struct Patience {
-    limit: Option<Duration>,
-    began: Instant,
-}
-
-impl Patience {
-    fn begin(args: &Args) -> Self {
-        let limit = if args.at_once { Some(Duration::ZERO) } else { args.timeout };
-        Self { limit, began: Instant::now() }
-    }
-
-    /// What is left of it.
-    fn left(&self) -> Duration {
-        self.limit.map_or(Duration::MAX, |limit| limit.saturating_sub(self.began.elapsed()))
-    }
-
-    fn is_over(&self) -> bool {
-        self.left().is_zero()
-    }
-
-    /// For how long a node may have it wait.
-    fn limit(&self, args: &Args) -> Option<Duration> {
-        // No time at all would mean at once.
-        let left = || self.left().max(Duration::from_millis(1));
-        if args.at_once { Some(Duration::ZERO) } else { args.timeout.map(|_| left()) }
-    }
-
-    /// All of it, as far as it is less than this.
-    fn all(&self, most: Duration) -> Duration {
-        self.limit.map_or(most, |limit| limit.max(HASTE).min(most))
-    }
-}
-
 /// Holds until somebody says to stop.
 async fn without_command(
     args: &Args,
@@ -326,6 +291,18 @@ async fn without_command(
 }
 
 impl Args {
+    /// For how long the user is ready to wait.
+    fn limit(&self) -> Option<Duration> {
+        if self.at_once { Some(Duration::ZERO) } else { self.timeout }
+    }
+
+    /// For how long a node may have it wait.
+    fn wait_limit(&self, patience: &Patience) -> Option<Duration> {
+        // No time at all would mean at once.
+        let left = || patience.left().map(|left| left.max(Duration::from_millis(1)));
+        if self.at_once { Some(Duration::ZERO) } else { left() }
+    }
+
     /// All locks that are wanted.
     fn names(&self) -> Vec<String> {
         self.names.iter().chain(&self.and).cloned().collect()
@@ -408,10 +385,13 @@ impl Args {
         patience: &Patience,
         voice: &Voice,
     ) -> Result<Guard, Error> {
-        let waits = Arc::new(Notify::new());
-        let told = waits.clone();
-        let mut acquire = Acquire::all(self.wants()).on_waiting(move || told.notify_one());
-        if let Some(limit) = patience.limit(self) {
+        let (waits, queued) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
+        let told = (waits.clone(), queued.clone());
+        let mut acquire = Acquire::all(self.wants()).on_waiting(move || {
+            told.1.store(true, Ordering::SeqCst);
+            told.0.notify_one();
+        });
+        if let Some(limit) = self.wait_limit(patience) {
             acquire = acquire.timeout(limit);
         }
         if self.reentrant {
@@ -425,15 +405,12 @@ impl Args {
             self.tell_why(client, session.id(), voice).await
         };
         let acquired = async {
-            if !self.at_once {
-                return session.acquire(acquire).await;
-            }
-            match tokio::time::timeout(HASTE, session.acquire(acquire)).await {
-                Ok(acquired) => acquired,
-                // The node has said nothing at all.
-                Err(_) => Err(client
-                    .last_error()
-                    .unwrap_or_else(|| Error::Unreachable("it did not answer in time".to_owned()))),
+            match patience.bound(client, session.acquire(acquire)).await {
+                // The node has said that others are before this one, and that is why.
+                Err(error) if error.may_pass() && queued.load(Ordering::SeqCst) => {
+                    Err(if patience.is_over() { Error::TimedOut } else { error })
+                }
+                acquired => acquired,
             }
         };
         tokio::select! {
@@ -443,7 +420,7 @@ impl Args {
     }
 
     /// What to tell a user about locks that could not be had.
-    fn not_acquired(&self, error: Error) -> Failure {
+    fn not_acquired(&self, error: Error, patience: &Patience) -> Failure {
         let subject = self.subject();
         match error {
             Error::Conflict(_) => Trouble::Conflict(format!(
@@ -458,10 +435,7 @@ impl Args {
             Error::SessionLost(why) => {
                 Trouble::Lost(format!("gave up waiting for {subject}: {why}")).into()
             }
-            Error::Unreachable(why) if self.at_once => {
-                self.service.failure_within(Error::Unreachable(why), HASTE)
-            }
-            error => self.service.failure(error),
+            error => self.service.failure_within(error, patience),
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use conclave_api::DEFAULT_ADDRESS;
 use conclave_client::{Client, Error, Options, Secret, Tls};
 
-use super::{Trouble, span, spell, wait};
+use super::{Patience, Trouble, span, spell, wait};
 use crate::Failure;
 
 /// How a node is reached, and how to print.
@@ -49,24 +49,18 @@ pub struct ServiceArgs {
     pub json: bool,
 }
 
-/// How long a node may take to answer a user who does not want to wait.
-pub(crate) const HASTE: Duration = Duration::from_secs(2);
-
 /// In which the token to be let in by may be given.
 const AUTH_TOKEN: &str = "CONCLAVE_AUTH_TOKEN";
 
 impl ServiceArgs {
     /// Connects to a node.
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
-        self.connect_within(Duration::MAX).await
+        self.connect_within(&Patience::begin(None)).await
     }
 
-    /// The same for a user who wants an answer within so long. If that is soon, one attempt has to do; but a node that
-    /// is there is given [`HASTE`] to answer.
-    pub(crate) async fn connect_within(&self, limit: Duration) -> Result<Client, Failure> {
-        let patience = limit.max(HASTE).min(self.connect_timeout);
-        let options = self.options()?.connect_timeout(patience);
-        let options = if limit < HASTE { options.once() } else { options };
+    /// The same for a user with so much patience. If there is little left, one attempt has to do.
+    pub(crate) async fn connect_within(&self, patience: &Patience) -> Result<Client, Failure> {
+        let options = self.options_within(patience)?;
         Client::connect(options).await.map_err(|error| self.failure_within(error, patience))
     }
 
@@ -79,6 +73,13 @@ impl ServiceArgs {
             let client = self.connect().await?;
             ask(&client).await.map_err(|error| self.failure(error))
         })
+    }
+
+    fn options_within(&self, patience: &Patience) -> Result<Options, Failure> {
+        let most = self.connect_timeout;
+        let limit = patience.silence().map_or(most, |silence| silence.min(most));
+        let options = self.options()?.connect_timeout(limit);
+        Ok(if patience.is_short() { options.once() } else { options })
     }
 
     fn options(&self) -> Result<Options, Failure> {
@@ -163,18 +164,20 @@ impl ServiceArgs {
 
     /// What to tell a user about an error, and what to do about it.
     pub(crate) fn failure(&self, error: Error) -> Failure {
-        self.failure_within(error, self.connect_timeout)
+        self.failure_within(error, &Patience::begin(None))
     }
 
-    /// The same, if it took so long.
-    pub(crate) fn failure_within(&self, error: Error, patience: Duration) -> Failure {
+    /// The same for a user with so much patience.
+    pub(crate) fn failure_within(&self, error: Error, patience: &Patience) -> Failure {
+        let limit =
+            patience.stated().map_or(self.connect_timeout, |it| it.min(self.connect_timeout));
         let trouble = match error {
             Error::BadOptions(why) => return Failure::Usage(why),
             Error::Unreachable(why) => Trouble::Unreachable(format!(
                 "no node answers at {} within {} ({why}); is one running? start one with \
                  `conclave up`, or say where it is with --endpoints",
                 self.endpoints,
-                spell(patience),
+                spell(limit),
             )),
             Error::Unavailable(why) => Trouble::Unavailable(format!(
                 "a node answers at {}, but cannot do that now: {why}; `conclave status` tells how it does",
@@ -222,4 +225,43 @@ pub(crate) fn silence(client: &Client) -> String {
 
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
     fs::read(path).map_err(|error| Failure::File { path: path.to_owned(), error })
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        service: ServiceArgs,
+    }
+
+    #[test]
+    fn a_node_that_says_nothing_is_waited_for_as_long_as_was_said_and_no_longer() {
+        let second = Duration::from_secs;
+        let hour = ["--connect-timeout", "1h"];
+        for (limit, flags, waits, once) in [
+            (Some(second(1)), &hour[..], second(1), true),
+            (Some(second(60)), &hour, second(60), false),
+            (Some(second(60)), &["--connect-timeout", "7s"], second(7), false),
+            // At once is no time in which a node can answer.
+            (Some(Duration::ZERO), &hour, second(2), true),
+            // A slow node is not given up before the flag says so, where nothing else is said.
+            (None, &hour, second(3600), false),
+            (None, &[], second(5), false),
+        ] {
+            let words = ["test"].iter().chain(flags);
+            let Line { service } = Line::try_parse_from(words).expect("they are flags");
+            let patience = Patience::begin(limit);
+            let options = service.options_within(&patience).expect("they are good");
+            // What has passed since counts.
+            let passed = waits.saturating_sub(options.connect_timeout);
+            assert!(options.connect_timeout <= waits, "{limit:?}: {options:?}");
+            assert!(passed <= patience.elapsed(), "{limit:?}: {options:?}");
+            assert_eq!(options.once, once, "{limit:?}");
+        }
+    }
 }

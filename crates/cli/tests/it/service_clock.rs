@@ -100,7 +100,7 @@ fn steps_of_the_clock_on_the_wall_change_nothing() {
         assert_eq!((&holds["token"], &holds["who"]), (&held["token"], &held["who"]), "{step}");
         node.waiters("disk", 1);
         // A wait ends in its time, too.
-        node.begin(&["lock", "--timeout", "200ms", "disk", "--", "true"]).ends_with(11);
+        node.begin(&["lock", "--timeout", "3s", "disk", "--", "true"]).ends_with(11);
     }
     holder.signal(Signal::SIGTERM);
     holder.status();

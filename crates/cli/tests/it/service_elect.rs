@@ -105,7 +105,7 @@ fn a_leader_who_is_deposed_is_ended_at_once() {
     // Without a command, the term is printed, and Ctrl-C resigns.
     let mut leader = node.begin(&["elect", "web"]);
     leader.line().parse::<u64>().expect("it prints the term");
-    node.refuses(11, &["elect", "web", "--timeout", "100ms", "--", "true"], "within 100ms");
+    node.refuses(11, &["elect", "web", "--timeout", "3s", "--", "true"], "within 3s");
     leader.signal(Signal::SIGTERM);
     leader.ends_with(0);
 }

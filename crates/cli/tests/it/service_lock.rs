@@ -73,7 +73,7 @@ fn who_does_not_want_to_wait_is_told_so_by_the_exit_code() {
     let token: u64 = holder.line().parse().expect("it prints the token");
     assert_eq!(node.holder("a")["token"], token);
     node.refuses(10, &["lock", "--try", "a", "--", "true"], "conclave why a");
-    node.refuses(11, &["lock", "--timeout", "100ms", "a", "--", "true"], "within 100ms");
+    node.refuses(11, &["lock", "--timeout", "3s", "a", "--", "true"], "within 3s");
     node.refuses(10, &["lock", "--try", "b", "a", "--", "true"], "b, a cannot be had at once");
     node.ends_with(0, &["lock", "--try", "b", "--", "true"]);
     // Whoever waits is told for whom.

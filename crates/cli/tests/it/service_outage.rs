@@ -96,20 +96,43 @@ fn a_candidate_that_never_led_does_not_say_that_it_leads_no_more() {
 fn who_cannot_wait_need_not_wait_for_a_node_either() {
     // Nobody listens there; to try for an hour would be too long for this test.
     let far = ["--endpoints", "127.0.0.1:9", "--connect-timeout", "1h"];
-    for patience in [&["--try"][..], &["--timeout", "300ms"]] {
+    for patience in [&["--try"][..], &["--timeout", "1900ms"]] {
         let args = [&["lock", "a"], patience, &far, &["--", "true"]].concat();
         let folder = tempfile::TempDir::new().expect("there is room");
         let mut process = Process::start(folder.path(), program(&args));
         process.ends_with(13);
         assert!(process.stderr().contains("no node answers"), "{}", process.stderr());
     }
-    // A node that is there and says nothing is no better.
+    // A port that accepts connections and says nothing is no better, nor is a node that is stopped.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let port = port.local_addr().expect("it has an address").to_string();
     let mut node = Node::start(&[]);
     node.process().signal(Signal::SIGSTOP);
-    let silent = node.begin(&["lock", "a", "--try", "--connect-timeout", "1h", "--", "true"]);
-    let mut silent = silent;
-    silent.ends_with(13);
+    for endpoint in [&port, &node.address] {
+        let silent = ["--endpoints", endpoint, "--connect-timeout", "1h", "--", "true"];
+        for patience in [&["lock", "a", "--try"][..], &["lock", "a", "--timeout", "1s"]] {
+            node.begin(&[patience, &silent].concat()).ends_with(13);
+        }
+        node.begin(&[&["elect", "web", "--timeout", "1s"], &silent[..]].concat()).ends_with(13);
+    }
     node.process().signal(Signal::SIGCONT);
+}
+
+#[test]
+fn a_node_that_falls_silent_while_a_lock_is_waited_for_does_not_prolong_the_wait() {
+    let mut node = Node::start(&[]);
+    let holder = node.begin(&["lock", "--ttl", "1h", "a"]);
+    holder.line();
+    // Its session would let it wait for an hour.
+    let mut waiter = node.begin(&["lock", "--ttl", "1h", "--timeout", "10s", "a", "--", "true"]);
+    node.waiters("a", 1);
+    node.process().signal(Signal::SIGSTOP);
+    waiter.ends_with(11);
+    assert!(waiter.stderr().contains("could not be had within 10s"), "{}", waiter.stderr());
+    assert!(waiter.stderr().contains("in the background"), "{}", waiter.stderr());
+    node.process().signal(Signal::SIGCONT);
+    // What goes on in the background ends its session.
+    node.waiters("a", 0);
 }
 
 #[test]
@@ -130,7 +153,7 @@ fn errors_are_json_where_the_rest_is() {
     };
     for (args, exit, code) in [
         (&["lock", "a", "--try", "--json", "--", "true"][..], 10, "conflict"),
-        (&["lock", "a", "--timeout", "10ms", "--json", "--", "true"], 11, "timed-out"),
+        (&["lock", "a", "--timeout", "3s", "--json", "--", "true"], 11, "timed-out"),
         (&["lock", "a", "--json", "--", "no-such-command"], 127, "command-not-found"),
         (&["lock", "", "--json", "--", "true"], 14, "no-name"),
         (&["expel", "4711", "--reason", "x", "--json"], 14, "unknown-session"),

@@ -7,7 +7,8 @@ use conclave_client::Error;
 
 use super::{Args, Over, not_elected};
 use crate::service::{
-    Attended, Child, Holding, Nested, Signals, Stands, Stay, Ties, Trouble, Voice, attend, text,
+    Attended, Child, Holding, Nested, Patience, Signals, Stands, Stay, Ties, Trouble, Voice,
+    attend, text,
 };
 use crate::{Done, Failure};
 
@@ -19,7 +20,7 @@ pub(super) async fn lead(
     voice: &Voice,
     out: &mut dyn Write,
 ) -> Result<Over, Failure> {
-    let stay = Stay::new(nested.ttl, args.keep.grace)?;
+    let (stay, patience) = (Stay::new(nested.ttl, args.keep.grace)?, Patience::begin(args.timeout));
     let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
     let stands = Stands {
         election: args.election.clone(),
@@ -32,6 +33,8 @@ pub(super) async fn lead(
     voice.verbosely("stands", &format!("stands with rank {}", args.rank));
     let elected = tokio::select! {
         elected = nested.campaign(stands) => elected,
+        // The outer process cannot hear its node, or is stopped. The candidacy ends with this process.
+        () = patience.over() => Err(Error::TimedOut),
         signal = signals.stop() => return Ok(Over::Done(Done::signal(signal as i32))),
     };
     let term = match elected {

@@ -2,13 +2,15 @@
 
 use std::io::{IsTerminal, Write};
 use std::sync::Arc;
+use std::time::Duration;
 
 use conclave_client::Error;
 use tokio::sync::Notify;
 
-use super::{Args, Patience};
+use super::Args;
 use crate::service::{
-    Attended, Child, Holding, Nested, Signals, Stay, Ties, Trouble, Voice, Wanted, attend, end_as,
+    Attended, Child, Holding, Nested, Patience, Signals, Stay, Ties, Trouble, Voice, Wanted,
+    attend, end_as,
 };
 use crate::{Done, Failure};
 
@@ -16,16 +18,18 @@ use crate::{Done, Failure};
 pub(super) async fn hold(
     args: &Args,
     mut nested: Nested,
+    patience: &Patience,
     signals: &mut Signals,
     voice: &Voice,
     out: &mut dyn Write,
 ) -> Result<Done, Failure> {
     let stay = Stay::new(nested.ttl, args.keep.grace)?;
     let granted = tokio::select! {
-        granted = acquire(args, &mut nested, voice) => granted,
+        granted = acquire(args, &mut nested, patience, voice) => granted,
         signal = signals.stop() => return Ok(Done::signal(signal as i32)),
     };
-    let (token, epochs) = granted.map_err(|error| not_acquired(args, error, nested.session))?;
+    let refused = |error| not_acquired(args, error, patience, nested.session);
+    let (token, epochs) = granted.map_err(refused)?;
     voice.verbosely("held", &format!("held with token {token}"));
     if args.command.is_empty() {
         args.print_token(token, &epochs, nested.session, voice, out)?;
@@ -68,6 +72,7 @@ const ALONE: &str = "the process that it is nested in is gone";
 async fn acquire(
     args: &Args,
     nested: &mut Nested,
+    patience: &Patience,
     voice: &Voice,
 ) -> Result<(u64, Vec<u64>), Error> {
     let wants = args.names().into_iter().map(|lock| Wanted {
@@ -75,7 +80,7 @@ async fn acquire(
         shared: args.shared,
         permits: args.permits,
     });
-    let limit = Patience::begin(args).limit(args);
+    let limit = args.wait_limit(patience);
     let waits = Arc::new(Notify::new());
     let (told, session) = (waits.clone(), nested.session);
     let told_why = async {
@@ -89,11 +94,16 @@ async fn acquire(
     };
     tokio::select! {
         granted = nested.acquire(wants.collect(), limit, args.reentrant, move || told.notify_one()) => granted,
+        // The outer process cannot hear its node, or is stopped. What it may be granted is given back when this ends.
+        () = patience.over() => Err(match limit {
+            Some(Duration::ZERO) => Error::Unreachable("the outer process has heard nothing".to_owned()),
+            _ => Error::TimedOut,
+        }),
         never = told_why => match never {},
     }
 }
 
-fn not_acquired(args: &Args, error: Error, session: u64) -> Failure {
+fn not_acquired(args: &Args, error: Error, patience: &Patience, session: u64) -> Failure {
     match error {
         Error::Refused { code, message } if code == "already-held" => Trouble::RefusedWith {
             code,
@@ -103,6 +113,6 @@ fn not_acquired(args: &Args, error: Error, session: u64) -> Failure {
             ),
         }
         .into(),
-        error => args.not_acquired(error),
+        error => args.not_acquired(error, patience),
     }
 }
