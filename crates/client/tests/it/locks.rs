@@ -184,6 +184,43 @@ async fn who_has_to_wait_is_told_so_if_it_wants_to_know() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn several_locks_at_once_in_any_order_never_deadlock() {
+    const CLIENTS: usize = 12;
+    let world = World::new().await;
+    let names = ["a", "b", "c", "d"];
+    let inside = Arc::new(Mutex::new(std::collections::BTreeSet::new()));
+    let mut tasks = Vec::new();
+    for client in 0..CLIENTS {
+        let (session, inside) = (world.session("one of many", LONG).await, inside.clone());
+        tasks.push(tokio::spawn(async move {
+            for turn in 0..25 {
+                // Two to four of them, from another one on each time, in one direction or the other.
+                let count = 2 + (client + turn) % 3;
+                let name = |step: usize| match client % 2 {
+                    0 => names[(client + turn + step) % 4],
+                    _ => names[(client + turn + 4 - step) % 4],
+                };
+                let wanted: Vec<&str> = (0..count).map(name).collect();
+                let wants = wanted.iter().map(|&lock| Want::exclusive(lock));
+                let guard = session.lock_all(wants).await.expect("no deadlock, and its turn comes");
+                {
+                    let mut inside = inside.lock().expect("nobody panics");
+                    assert!(wanted.iter().all(|&lock| inside.insert(lock)), "it is alone");
+                }
+                tokio::task::yield_now().await;
+                inside.lock().expect("nobody panics").retain(|lock| !wanted.contains(lock));
+                guard.release().await.expect("it was held until now");
+            }
+        }));
+    }
+    for task in tasks {
+        conclave_testing::in_time("the end of a client", task).await.expect("nobody panics");
+    }
+    let counts = world.client().await.status().await.expect("it answers");
+    assert_eq!((counts.holds, counts.waits), (0, 0), "nothing is left behind");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_deadlock_is_an_error_that_names_all_who_are_in_it() {
     let world = World::new().await;
     let client = world.client().await;

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use crate::support::proxy::{Mood, Proxy};
 use crate::support::{LONG, World, open, until, until_waiting};
-use conclave_client::{Client, DRIFT, Error, Loss, ManualTime, Options, TimeSource};
+use conclave_client::{
+    Client, DRIFT, Error, Loss, ManualTime, Options, SessionOptions, TimeSource,
+};
 use conclave_testing::in_time;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -82,6 +84,26 @@ async fn what_was_taken_while_the_server_was_out_of_reach_is_known_on_return() {
     b.release().await.expect("it was held all the time");
     assert!(c.is_held());
     c.release().await.expect("it was held all the time");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_taken_without_a_word_about_leases_is_renewed_until_it_is_given_back() {
+    let (servers, clients) = (conclave_server::ManualTime::new(), ManualTime::new());
+    let world = World::by(servers.clone()).await;
+    let options = world.options().time(TimeSource::Manual(clients.clone()));
+    let client = Client::connect(options).await.expect("it is up");
+    let session = client.open(SessionOptions::default()).await.expect("there is room");
+    let guard = session.lock("disk").await.expect("free");
+    // Far beyond the minute after which other services would have given it to another.
+    let certain = session.ttl() - session.ttl() / DRIFT;
+    for _ in 0..20 {
+        servers.advance(session.ttl() / 2);
+        clients.advance(session.ttl() / 2);
+        until("it is renewed", async || session.remaining() == certain).await;
+        assert!(guard.is_held());
+    }
+    assert_eq!(world.holder("disk").await, Some(guard.token()));
+    guard.release().await.expect("it was held all the time");
 }
 
 #[tokio::test(flavor = "multi_thread")]

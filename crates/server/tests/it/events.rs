@@ -1,7 +1,9 @@
 //! What happens to a session, for clients that listen over HTTP.
 
-use crate::support::{get, open, post, request, server, until};
-use conclave_server::Server;
+use std::time::Duration;
+
+use crate::support::{get, open, options, post, request, server, until};
+use conclave_server::{ManualTime, Server, TimeSource};
 use conclave_testing::in_time;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -91,6 +93,42 @@ async fn who_listens_learns_what_a_session_has_and_what_it_loses() {
         assert_eq!(last.1, json!({ "cause": "expelled" }));
         assert_eq!(events.next().await, None, "nothing can happen to it any more");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_taken_without_a_word_about_leases_does_not_end_silently() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let time = ManualTime::new();
+    let mut options = options(directory.path());
+    options.node.time = TimeSource::Manual(time.clone());
+    let server = Server::start(options).await.expect("it starts");
+    // The answer says how long it lives, and so does the list of what it has.
+    let opened = post(&server, "/v1/sessions", "{}").await.json();
+    let session = opened["session"].as_str().expect("a session").to_owned();
+    let ttl = Duration::from_millis(opened["ttl_ms"].as_u64().expect("it is told"));
+    let acquire = json!({ "session": session, "lock": "disk" }).to_string();
+    let token = post(&server, "/v1/acquire", &acquire).await.json()["token"].clone();
+    let mut events = Events::of(&server, &session).await;
+    assert_eq!(events.expect("session").await["ttl_ms"], opened["ttl_ms"]);
+
+    // While it is renewed, it lives on, far beyond that.
+    let keep = json!({ "session": session }).to_string();
+    for _ in 0..5 {
+        time.advance(ttl - Duration::from_millis(1));
+        let kept = post(&server, "/v1/keepalive", &keep).await;
+        assert_eq!((kept.status, &kept.json()["gone"]), (200, &json!([])), "{kept:?}");
+    }
+    // Otherwise who listens is told, and so is who uses what it no longer has.
+    time.advance(ttl);
+    assert_eq!(events.expect("ended").await, json!({ "cause": "expired" }));
+    assert_eq!(events.next().await, None, "nothing can happen to it any more");
+    let release = json!({ "session": session, "lock": "disk", "token": token }).to_string();
+    for (path, body) in [("release", &release), ("acquire", &acquire)] {
+        let refused = post(&server, &format!("/v1/{path}"), body).await;
+        assert_eq!(refused.refused(), (404, "unknown-session".to_owned()), "{path}");
+    }
+    let kept = post(&server, "/v1/keepalive", &keep).await;
+    assert!(kept.status == 404 || kept.json()["gone"] != json!([]), "{kept:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

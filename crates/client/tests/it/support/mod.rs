@@ -73,6 +73,12 @@ impl World {
         Client::connect(self.options()).await.expect("it is up")
     }
 
+    /// The token that a lock is held with.
+    pub(crate) async fn holder(&self, lock: &str) -> Option<u64> {
+        let reasons = self.client().await.why(lock).await.expect("it answers");
+        Some(reasons.lock?.holders.first()?.token)
+    }
+
     /// A session of a client of its own.
     pub(crate) async fn session(&self, name: &str, ttl: Duration) -> Session {
         open(&self.client().await, name, ttl).await
