@@ -288,7 +288,7 @@ impl Book {
         credentials: &Credentials,
         reply: oneshot::Sender<Result<Outcome, Error>>,
     ) {
-        let &Credentials { session, key, ttl } = credentials;
+        let &Credentials { session, key, ttl, .. } = credentials;
         let now = self.time.now();
         let lease = Lease::new(ttl, now);
         lease.end();

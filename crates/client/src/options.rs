@@ -200,7 +200,7 @@ impl fmt::Debug for Tls {
 
 /// Something that is not for everybody's eyes.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
+pub struct Secret(pub(crate) String);
 
 impl Secret {
     pub(crate) fn bytes(&self) -> &[u8] {

@@ -11,7 +11,7 @@ use crate::book::{Book, Chore, Outcome, Shared};
 use crate::client::Handle;
 use crate::requests::Answer;
 use crate::things::{Vital, come_true};
-use crate::{Error, Guard, Loss};
+use crate::{Error, Guard, Loss, Secret};
 
 /// How a session is to be.
 #[derive(Clone, Debug, Default)]
@@ -48,27 +48,40 @@ impl SessionOptions {
     }
 }
 
-/// What another process needs in order to end a session ([`Client::end`](crate::Client::end)): its number and its key.
-/// As text it may go through a pipe; it does not show in `Debug`, and does not belong on a command line.
+/// What another process needs in order to end a session ([`Client::end`](crate::Client::end)): its number, its key, and
+/// the token that its client was let in by. As text it may go through a pipe; it does not show in `Debug`, and does not
+/// belong on a command line.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     pub(crate) session: u64,
     pub(crate) key: u64,
     pub(crate) ttl: Duration,
+    pub(crate) token: Option<Secret>,
 }
 
 impl Credentials {
     /// A line that [`parse`](Self::parse) reads.
     pub fn reveal(&self) -> String {
-        format!("{} {} {}", self.session, self.key, self.ttl.as_millis())
+        let numbers = format!("{} {} {}", self.session, self.key, self.ttl.as_millis());
+        match &self.token {
+            // No token has more than one line: it goes in a header.
+            Some(token) => format!("{numbers} {}", token.0),
+            None => numbers,
+        }
     }
 
     /// Reads what [`reveal`](Self::reveal) has written.
     pub fn parse(text: &str) -> Option<Self> {
-        let mut numbers = text.split_whitespace().map(|number| number.parse().ok());
-        let mut next = || numbers.next().flatten();
+        let mut words = text.trim().splitn(4, ' ');
+        let mut next = || words.next()?.parse().ok();
         let (session, key, ttl) = (next()?, next()?, Duration::from_millis(next()?));
-        Some(Self { session, key, ttl })
+        let token = words.next().map(Secret::from);
+        Some(Self { session, key, ttl, token })
+    }
+
+    /// What the client of the session was let in by.
+    pub fn token(&self) -> Option<&Secret> {
+        self.token.as_ref()
     }
 
     /// How long the session lives when it is not renewed.
@@ -155,7 +168,8 @@ impl Session {
     pub fn credentials(&self) -> Option<Credentials> {
         let Keep { id, .. } = *self.keep;
         let key = self.keep.shared().visit(|book| book.sessions.get(&id).map(|one| one.key))?;
-        Some(Credentials { session: id, key, ttl: self.ttl() })
+        let token = self.keep.shared().options.token.clone();
+        Some(Credentials { session: id, key, ttl: self.ttl(), token })
     }
 
     /// Which thread of control of the session this handle is.

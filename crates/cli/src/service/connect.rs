@@ -51,6 +51,8 @@ pub struct ServiceArgs {
 
 /// In which the token to be let in by may be given.
 const AUTH_TOKEN: &str = "CONCLAVE_AUTH_TOKEN";
+/// All variables by which a token may be given.
+pub(super) const AUTH_TOKENS: [&str; 2] = [AUTH_TOKEN, "CONCLAVE_AUTH_TOKEN_FILE"];
 
 impl ServiceArgs {
     /// Connects to a node.

@@ -1,9 +1,10 @@
-//! To hand open files to another process.
+//! To hand open files to another process, and not to keep those of another open.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -46,4 +47,19 @@ pub(crate) fn receive(line: &UnixStream) -> io::Result<Vec<OwnedFd>> {
         _ => None,
     });
     Ok(messages.flatten().collect())
+}
+
+/// What is open besides the standard streams. At the start of a program that is what it has inherited.
+pub(crate) fn inherited() -> Vec<RawFd> {
+    let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
+    let number = |entry: std::fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    let mut open: Vec<RawFd> = open.flatten().filter_map(number).collect();
+    // The one by which they were listed is closed by now, and its number may soon be another's.
+    open.retain(|number| *number > 2 && Path::new(&format!("/proc/self/fd/{number}")).is_symlink());
+    open
+}
+
+/// Closes one of those that were [`inherited`].
+pub(crate) fn close(descriptor: RawFd) {
+    let _ = nix::unistd::close(descriptor);
 }

@@ -8,8 +8,9 @@ use conclave_client::{Client, Credentials, Error, Options};
 use nix::sys::prctl::set_name;
 use nix::unistd::setsid;
 
+use super::connect::AUTH_TOKENS;
 use super::guard::own_program;
-use super::{boottime, one_thread};
+use super::{boottime, descriptors, one_thread};
 
 /// By which the program knows that it is to end a session.
 pub(crate) const RELEASE: &str = "__release";
@@ -24,13 +25,20 @@ pub(crate) fn patience(credentials: &Credentials) -> Duration {
     PATIENCE.max(credentials.ttl() * 4)
 }
 
-/// Has another process end a session, and does not wait for it. What the session is known by goes through a pipe.
+/// Has another process end a session, and does not wait for it. What the session is known by goes through a pipe, and so
+/// does the token: the file that it was read from may be gone by then, or have been a pipe itself.
 pub(crate) fn in_background(
     credentials: &Credentials,
     environment: Vec<(&'static str, String)>,
 ) -> std::io::Result<()> {
-    let mut process = own_program(RELEASE)
-        .envs(environment)
+    let mut process = own_program(RELEASE);
+    process.envs(environment);
+    if credentials.token().is_some() {
+        for name in AUTH_TOKENS {
+            process.env_remove(name);
+        }
+    }
+    let mut process = process
         .current_dir("/")
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -52,9 +60,14 @@ pub(crate) fn release() -> ExitCode {
     let Some(credentials) = Credentials::parse(&text).filter(|_| read.is_ok()) else {
         return ExitCode::from(2);
     };
-    let (Ok(runtime), Ok(options)) = (one_thread(), Options::from_env()) else {
+    // It may go on for long after the program that started it: what that had open, it is not to keep open.
+    descriptors::inherited().into_iter().for_each(descriptors::close);
+    let (Ok(runtime), Ok(mut options)) = (one_thread(), Options::from_env()) else {
         return ExitCode::from(2);
     };
+    if let Some(token) = credentials.token() {
+        options = options.token(token.clone());
+    }
     let until = boottime::now() + patience(&credentials);
     match runtime.block_on(end(options, &credentials, until)) {
         Ok(()) => ExitCode::SUCCESS,
