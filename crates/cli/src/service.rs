@@ -30,7 +30,7 @@ pub(crate) use attend::{Attended, Holding, Stay, attend};
 pub(crate) use child::{Child, Ties, find};
 pub use connect::ServiceArgs;
 pub(crate) use connect::silence;
-pub(crate) use nested::{Nest, Nested, Stands, Wanted};
+pub(crate) use nested::{Nest, Nested, OUTER_LOST, Stands, Wanted};
 pub(crate) use patience::Patience;
 pub(crate) use run::{Run, outlast};
 pub(crate) use show::{age_ms, chain, label, mode, plural, tenure, text, who};
@@ -113,6 +113,17 @@ async fn farewell_within(limit: Duration, session: Session, service: &ServiceArg
         ),
     };
     voice.say("untold", &text);
+}
+
+/// Leaves a session to its lease, because something that it holds a lock for may still run.
+pub(crate) fn abandon(session: Session, voice: &Voice) {
+    let text = format!(
+        "nested commands may still run, and what they hold is held until the lease ends, for up to {}",
+        spell(session.ttl()),
+    );
+    voice.say("abandoned", &text);
+    // To drop it would be to close it.
+    std::mem::forget(session);
 }
 
 /// Ends as a command has ended.

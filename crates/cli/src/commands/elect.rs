@@ -8,12 +8,13 @@ use std::process::ExitStatus;
 use std::time::Duration;
 
 use conclave_client::{Candidacy, Client, Error, Leadership, Loss, Session};
+use nix::sys::signal::Signal;
 use serde_json::json;
 
 use super::lock::{Keep, RETRY};
 use crate::service::{
-    Attended, Nest, Nested, Patience, Run, ServiceArgs, Signals, Stay, Trouble, Voice, end_as,
-    farewell, find, give_up, outlast, span, spell, text, wait,
+    Attended, Nest, Nested, Patience, Run, ServiceArgs, Signals, Stay, Trouble, Voice, abandon,
+    end_as, farewell, find, give_up, outlast, span, spell, text, wait,
 };
 use crate::{Done, Failure, Terminal};
 
@@ -92,6 +93,8 @@ enum Over {
     NeverLed(String),
     /// An operator has deposed it, and it may not stand again for so long.
     Barred(Duration),
+    /// A signal came while nested commands were to end, of which some may still run.
+    Abandoned(Signal),
 }
 
 /// How the program ends.
@@ -128,7 +131,7 @@ async fn stand(
     let voice = Voice::new(terminal, text(&args.election), &args.service, args.keep.verbose);
     let mut signals = Signals::listen().map_err(Failure::Output)?;
     if !args.keep.new_session
-        && let Some(mut outer) = Nested::join(args.service.fingerprint()).await
+        && let Some(mut outer) = Nested::join(args.service.fingerprint(), &voice).await
     {
         loop {
             let over = nested::lead(args, &mut outer, &mut signals, &voice, out).await?;
@@ -171,6 +174,10 @@ async fn stand(
         };
         let stands = Standing { stay, client: &client, session: &session, patience: &patience };
         let over = match lead(args, stands, &mut signals, &voice, out).await {
+            Ok(Over::Abandoned(signal)) => {
+                abandon(session, &voice);
+                return Ok(Done::signal(signal as i32));
+            }
             Ok(over) => args.goes_on(over, &mut signals, &voice).await,
             Err(failure) => Err(failure),
         };
@@ -216,6 +223,9 @@ impl Args {
     ) -> Result<Option<Ending>, Failure> {
         match over {
             Over::Done(done) => return Ok(Some(Ending::Done(done))),
+            Over::Abandoned(signal) => {
+                return Ok(Some(Ending::Done(Done::signal(signal as i32))));
+            }
             Over::Ended(status, had_terminal) => {
                 return Ok(Some(Ending::Command(status, had_terminal)));
             }
@@ -339,9 +349,12 @@ async fn lead(
             Ok((over @ Over::Ended(..), nest)) if nest.count() > 0 => {
                 drop(leadership);
                 outlast(&nest, signals, voice).await;
-                return Ok(over);
+                return Ok(nest.abandoned().map_or(over, Over::Abandoned));
             }
-            Ok((over, _)) => Ok(over),
+            Ok((over, nest)) => match nest.abandoned() {
+                Some(signal) => return Ok(Over::Abandoned(signal)),
+                None => Ok(over),
+            },
             Err(failure) => Err(failure),
         }
     };
@@ -349,7 +362,10 @@ async fn lead(
         && session.is_alive()
     {
         // The command is gone, and another may lead. If no node answers, the lease ends.
-        let _ = tokio::time::timeout(stay.ttl, leadership.resign()).await;
+        tokio::select! {
+            _ = tokio::time::timeout(stay.ttl, leadership.resign()) => {}
+            signal = signals.stop() => return Ok(Over::Done(Done::signal(signal as i32))),
+        }
     }
     over
 }

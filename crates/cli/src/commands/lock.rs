@@ -15,8 +15,8 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use crate::service::{
-    Attended, Nested, Patience, Run, ServiceArgs, Signals, Stay, Trouble, Voice, age_ms, end_as,
-    farewell, find, give_up, name, outlast, plural, silence, span, spell, text, wait, who,
+    Attended, Nested, Patience, Run, ServiceArgs, Signals, Stay, Trouble, Voice, abandon, age_ms,
+    end_as, farewell, find, give_up, name, outlast, plural, silence, span, spell, text, wait, who,
 };
 use crate::{Done, Failure, Terminal};
 
@@ -177,7 +177,7 @@ async fn hold(
     let mut signals = Signals::listen().map_err(Failure::Output)?;
     let patience = Patience::begin(args.limit());
     if !keep.new_session
-        && let Some(outer) = Nested::join(service.fingerprint()).await
+        && let Some(outer) = Nested::join(service.fingerprint(), &voice).await
     {
         return nested::hold(args, outer, &patience, &mut signals, &voice, out).await;
     }
@@ -250,6 +250,10 @@ async fn hold(
     if nest.count() > 0 && matches!(attended, Attended::Ended { .. }) {
         drop(guard);
         outlast(&nest, &mut signals, &voice).await;
+    }
+    if let Some(signal) = nest.abandoned() {
+        abandon(session, &voice);
+        return Ok(Done::signal(signal as i32));
     }
     farewell(session, service, &voice).await;
     match attended {

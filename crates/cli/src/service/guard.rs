@@ -17,7 +17,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -36,6 +36,7 @@ use nix::unistd::{Pid, getpid, getppid};
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
 use super::boottime::now;
+use super::nested::dead;
 use super::signals::is_ignored;
 use super::{descriptors, release};
 
@@ -56,7 +57,8 @@ pub(crate) enum Order {
     Until(Duration),
     /// This session is to be ended when the command has ended and `conclave lock` is gone.
     Release(Credentials),
-    /// Commands are nested in this one, of whose end the guard does not hear: so the session is not to be ended.
+    /// Commands are nested in this one, of whose end the guard does not hear: so the session is not to be ended, unless
+    /// [`Order::Release`] is given again, which it is when they have ended.
     Nested,
     /// The command may begin.
     Go,
@@ -168,8 +170,12 @@ struct Guard {
     end: Duration,
     command: Option<Guarded>,
     session: Option<Credentials>,
+    /// What the program that started it has open, and the command is to have open, too.
+    inherited: Vec<RawFd>,
     /// The command is not to live any longer.
     killed: bool,
+    /// If the command is nested: where to say that it is dead, if it was killed, until that is said.
+    tether: Option<UnixStream>,
 }
 
 /// What is guarded.
@@ -194,6 +200,7 @@ pub(crate) fn guard(arguments: &[String]) -> ExitCode {
             let _ = signal_hook::flag::register(signal as i32, Arc::new(AtomicBool::new(false)));
         }
     }
+    let inherited = descriptors::inherited();
     let Ok(line) = descriptors::own_socket() else { return ExitCode::from(2) };
     let Ok(files) = descriptors::receive(&line) else { return ExitCode::SUCCESS };
     let mut files = files.into_iter();
@@ -209,11 +216,12 @@ pub(crate) fn guard(arguments: &[String]) -> ExitCode {
         }
         let _ = told.send(Event::Alone);
     });
-    if let Some(tether) = files.next() {
-        // It is open for as long as the guard lives, and with it what the nested command was granted.
+    let tether = files.next().map(UnixStream::from);
+    // Both ends of it are open for as long as the guard lives, and with them what the nested command was granted.
+    if let Some(hears) = tether.as_ref().and_then(|tether| tether.try_clone().ok()) {
         let told = tell.clone();
         thread::spawn(move || {
-            for _ in BufReader::new(UnixStream::from(tether)).lines().map_while(Result::ok) {
+            for _ in BufReader::new(hears).lines().map_while(Result::ok) {
                 let _ = told.send(Event::Kill);
             }
             // The outer process is gone: the lease is not put off any more, and that is enough.
@@ -233,7 +241,9 @@ pub(crate) fn guard(arguments: &[String]) -> ExitCode {
         end,
         command: None,
         session: None,
+        inherited,
         killed: false,
+        tether,
     };
     guard.stay(input);
     ExitCode::SUCCESS
@@ -258,7 +268,13 @@ impl Guard {
             }
             // Timers stand still while the machine sleeps.
             let over = self.command.as_ref().is_some_and(|command| command.ended.is_some());
-            let pause = if over { LONGEST_PAUSE } else { left.clamp(PAUSE, LONGEST_PAUSE) };
+            let pause = if self.killed && !self.is_said_dead() {
+                LOOK
+            } else if over {
+                LONGEST_PAUSE
+            } else {
+                left.clamp(PAUSE, LONGEST_PAUSE)
+            };
             let event = self.events.recv_timeout(pause);
             match event {
                 Err(RecvTimeoutError::Timeout) => {}
@@ -280,6 +296,21 @@ impl Guard {
                 Ok(event) => self.note(event),
             }
         }
+    }
+
+    /// After a kill: tells the outer process that nothing of the command runs any more, as soon as that is so. The
+    /// program that started this one may be stopped, and could not.
+    fn is_said_dead(&mut self) -> bool {
+        let Some(tether) = &mut self.tether else { return true };
+        let command = self.command.as_ref().filter(|command| !command.reaped);
+        if command.is_some_and(|command| has_members(command.process)) {
+            return false;
+        }
+        // If the outer process is gone, there is nothing to give back.
+        let _ = tether.write_all(dead().as_bytes());
+        // The thread that listens has the same connection, and keeps it open.
+        self.tether = None;
+        true
     }
 
     /// Takes note of what happens to the command.
@@ -316,6 +347,8 @@ impl Guard {
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .process_group(0)
             .spawn()?;
+        // The command has them now, and closes them when it likes.
+        self.inherited.drain(..).for_each(descriptors::close);
         let process = Pid::from_raw(i32::try_from(process.id()).expect("a process has a number"));
         let answer = begin.try_clone();
         self.command =
@@ -468,6 +501,7 @@ mod tests {
             Order::Run(command),
             Order::Until(Duration::from_nanos(12_345_678_901)),
             Order::Release(Credentials::parse("1 2 3").expect("it is well-formed")),
+            Order::Release(Credentials::parse("1 2 3 a token").expect("it is well-formed")),
             Order::Nested,
             Order::Go,
             Order::Bye,

@@ -8,6 +8,9 @@
 //! lease lasts. The second is its guard's. What was granted is given back when it is asked to be, or when both
 //! connections are closed: so it is held for as long as anything of the nested command may run, whichever of the two
 //! processes is killed.
+//!
+//! When the outer command has to end, the nested ones have to, for good. What a nested one holds is then given back as
+//! soon as the nested process or its guard says that its command is dead, or the lease that it was told of has ended.
 
 mod join;
 mod serve;
@@ -44,8 +47,10 @@ enum Ask {
         reentrant: bool,
     },
     Campaign(Stands),
-    /// Gives back what it was granted.
+    /// Gives back what it was granted: its command has ended.
     Release,
+    /// The guard says after [`Tell::Kill`]: nothing of its command runs any more.
+    Dead,
 }
 
 /// A lock, and how it is wanted.
@@ -92,13 +97,16 @@ enum Tell {
     Failed {
         code: String,
         message: String,
+        /// After how many milliseconds it may be tried again, if that is known.
+        retry_ms: Option<u64>,
     },
     Released,
     /// What was granted is lost.
     Lost(String),
     /// It is to be given back within so many milliseconds.
     Yield(u64),
-    /// All is over: whatever runs has to end at once.
+    /// All is over for good: what runs has to end at once, and nothing is granted any more. Only
+    /// [`Ask::Release`] is still heard.
     Kill,
 }
 
@@ -112,6 +120,17 @@ impl From<Wanted> for Want {
         }
     }
 }
+
+/// What a guard says on its connection when its command was killed and nothing of it runs any more.
+pub(super) fn dead() -> String {
+    line(&Ask::Dead)
+}
+
+/// By which a nested process knows that what it asked for cannot be had any more, for the outer one has to end.
+pub(crate) const OUTER_LOST: &str = "outer-lost";
+
+/// Why what is nested has to end.
+const KILLED: &str = "the command that it is nested in has lost its own lock, or was told to end";
 
 fn line(message: &impl Serialize) -> String {
     let mut line = serde_json::to_string(message).expect("it has text for keys");

@@ -25,7 +25,8 @@ pub(crate) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs it until it has ended. If it did not end by itself, nothing that is nested in it is left either.
+    /// Runs it until it has ended. If it did not end by itself, nothing that is nested in it is left either, unless a
+    /// signal has ended the wait for that ([`Nest::abandoned`]).
     pub(crate) async fn run(self, signals: &mut Signals) -> Result<(Attended, Nest), Trouble> {
         let Run { command, mut environment, stay, service, client, session, lost, asked_back } =
             self;
@@ -41,8 +42,7 @@ impl Run<'_> {
         let holding = Holding { remaining: &remaining, silence: &silence, lost, asked_back };
         let attended = attend(child, signals, stay, holding).await;
         if !matches!(attended, Attended::Ended { .. }) {
-            nest.kill();
-            nest.ended().await;
+            nest.kill(signals).await;
         }
         Ok((attended, nest))
     }
@@ -50,11 +50,11 @@ impl Run<'_> {
 
 /// Waits for nested commands that a command has left in the background, until a signal says to stop.
 pub(crate) async fn outlast(nest: &Nest, signals: &mut Signals, voice: &Voice) {
-    tokio::select! {
-        () = nest.outlast(voice) => {}
-        _ = signals.stop() => {
-            nest.kill();
-            nest.ended().await;
-        }
+    let told = tokio::select! {
+        () = nest.outlast(voice) => false,
+        _ = signals.stop() => true,
+    };
+    if told {
+        nest.kill(signals).await;
     }
 }

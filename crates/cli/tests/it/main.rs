@@ -10,6 +10,7 @@ mod service_clock;
 mod service_elect;
 mod service_guard;
 mod service_http;
+mod service_kill;
 mod service_lock;
 mod service_nested;
 mod service_outage;

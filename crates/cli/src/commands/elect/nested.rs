@@ -7,8 +7,8 @@ use conclave_client::Error;
 
 use super::{Args, Over, not_elected};
 use crate::service::{
-    Attended, Child, Holding, Nested, Patience, Signals, Stands, Stay, Ties, Trouble, Voice,
-    attend, text,
+    Attended, Child, Holding, Nested, OUTER_LOST, Patience, Signals, Stands, Stay, Ties, Trouble,
+    Voice, attend, text,
 };
 use crate::{Done, Failure};
 
@@ -43,6 +43,11 @@ pub(super) async fn lead(
             let election = text(&args.election);
             return Err(Trouble::Lost(format!("stands no more in {election}: {why}")).into());
         }
+        Err(Error::Refused { code, message }) if code == OUTER_LOST => {
+            let election = text(&args.election);
+            return Err(Trouble::Lost(format!("stands no more in {election}: {message}")).into());
+        }
+        Err(Error::Barred { left, .. }) => return Ok(Over::Barred(left)),
         Err(error) => return Err(not_elected(args, error)),
     };
     voice.verbosely("leads", &format!("leads with term {term}"));
@@ -76,7 +81,14 @@ pub(super) async fn lead(
         }
     };
     nested.release().await;
-    Ok(over)
+    match over {
+        // Nothing is granted any more.
+        Over::Lost(why) if nested.is_killed() => {
+            let election = text(&args.election);
+            Err(Trouble::Lost(format!("leads {election} no more: {why}")).into())
+        }
+        over => Ok(over),
+    }
 }
 
 fn gave_way(nested: &Nested) -> Result<Over, Failure> {

@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 
 use super::Args;
 use crate::service::{
-    Attended, Child, Holding, Nested, Patience, Signals, Stay, Ties, Trouble, Voice, Wanted,
-    attend, end_as,
+    Attended, Child, Holding, Nested, OUTER_LOST, Patience, Signals, Stay, Ties, Trouble, Voice,
+    Wanted, attend, end_as,
 };
 use crate::{Done, Failure};
 
@@ -113,6 +113,9 @@ fn not_acquired(args: &Args, error: Error, patience: &Patience, session: u64) ->
             ),
         }
         .into(),
+        Error::Refused { code, message } if code == OUTER_LOST => {
+            Trouble::Lost(format!("gave up waiting for {}: {message}", args.subject())).into()
+        }
         error => args.not_acquired(error, patience),
     }
 }

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use conclave_client::Error;
 use conclave_client::view::Failed;
+use conclave_client::{Error, Loss};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-use super::super::boottime;
-use super::{Ask, PLACE, Stands, Tell, Wanted, connect, line, own_user};
+use super::super::{Voice, boottime};
+use super::{Ask, KILLED, OUTER_LOST, PLACE, Stands, Tell, Wanted, connect, line, own_user};
 
 /// What a nested process has: a part in the outer one's session.
 pub(crate) struct Nested {
@@ -35,6 +35,8 @@ struct State {
     /// When the lease ends, by the clock of the machine, in nanoseconds.
     until: AtomicU64,
     lost: watch::Sender<Option<String>>,
+    /// Everything has to end, for good.
+    killed: watch::Sender<bool>,
     yields: watch::Sender<Option<Duration>>,
     /// The outer process is gone.
     gone: watch::Sender<bool>,
@@ -45,12 +47,21 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Nested {
     /// Takes part in the session of the process that this one is nested in, if it is in one and would use the same
-    /// node in the same way.
-    pub(crate) async fn join(node: u64) -> Option<Self> {
+    /// node in the same way. If that process does not answer, says so.
+    pub(crate) async fn join(node: u64, voice: &Voice) -> Option<Self> {
         let place = std::env::var(PLACE).ok()?;
         let (name, parent) = place.split_once(' ')?;
         let parent = parent.parse().ok()?;
-        timeout(PATIENCE, Self::meet(name, parent, node)).await.ok()?.ok()?
+        let why = match timeout(PATIENCE, Self::meet(name, parent, node)).await {
+            Ok(Ok(met)) => return met,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "it is stopped, perhaps".to_owned(),
+        };
+        let text = format!(
+            "the process that this one is nested in does not answer ({why}), so it uses a session of its own"
+        );
+        voice.say("not-nested", &text);
+        None
     }
 
     async fn meet(name: &str, parent: u64, node: u64) -> io::Result<Option<Self>> {
@@ -58,19 +69,23 @@ impl Nested {
         connection.set_nonblocking(true)?;
         let connection = UnixStream::from_std(connection)?;
         if connection.peer_cred()?.uid() != own_user() {
-            return Ok(None);
+            return Err(io::Error::other("another user's process has its name"));
         }
         let (from, mut to) = connection.into_split();
         to.write_all(line(&Ask::Hello { parent, node }).as_bytes()).await?;
         let mut lines = BufReader::new(from).lines();
         let welcome = lines.next_line().await?.unwrap_or_default();
-        let Ok(Tell::Welcome { branch, session, ttl_ms, until }) = serde_json::from_str(&welcome)
-        else {
-            return Ok(None);
+        let (branch, session, ttl_ms, until) = match serde_json::from_str(&welcome) {
+            Ok(Tell::Welcome { branch, session, ttl_ms, until }) => {
+                (branch, session, ttl_ms, until)
+            }
+            Ok(Tell::Stranger) => return Ok(None),
+            _ => return Err(io::Error::other("it does not know the command that this one is in")),
         };
         let state = Arc::new(State {
             until: AtomicU64::new(until),
             lost: watch::Sender::new(None),
+            killed: watch::Sender::new(false),
             yields: watch::Sender::new(None),
             gone: watch::Sender::new(false),
         });
@@ -81,10 +96,7 @@ impl Nested {
                 match serde_json::from_str(&line) {
                     Ok(Tell::Until(until)) => drop(hears.until.fetch_max(until, Ordering::SeqCst)),
                     Ok(Tell::Lost(why)) => drop(hears.lost.send_replace(Some(why))),
-                    Ok(Tell::Kill) => {
-                        let why = "the command that it is nested in has lost its own lock";
-                        hears.lost.send_replace(Some(why.to_owned()));
-                    }
+                    Ok(Tell::Kill) => drop(hears.killed.send_replace(true)),
                     Ok(Tell::Yield(within)) => {
                         hears.yields.send_replace(Some(Duration::from_millis(within)));
                     }
@@ -125,7 +137,24 @@ impl Nested {
 
     /// Waits until what was granted is lost.
     pub(crate) fn lost(&self) -> impl Future<Output = String> + Send + 'static {
-        said(self.state.lost.subscribe())
+        let (lost, mut killed) = (said(self.state.lost.subscribe()), self.state.killed.subscribe());
+        async move {
+            let killed = async {
+                if killed.wait_for(|&killed| killed).await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            };
+            tokio::select! {
+                biased;
+                () = killed => KILLED.to_owned(),
+                why = lost => why,
+            }
+        }
+    }
+
+    /// Whether everything that is nested has to end, for good.
+    pub(crate) fn is_killed(&self) -> bool {
+        *self.state.killed.borrow()
     }
 
     /// Waits until what was granted is to be given back, or the outer process is gone.
@@ -198,16 +227,26 @@ impl Nested {
     async fn answer(&mut self) -> Result<Tell, Error> {
         match self.answers.recv().await {
             None => Err(alone()),
-            Some(Tell::Failed { code, message }) if code == "unreachable" => {
+            Some(Tell::Failed { code, message, .. }) if code == "unreachable" => {
                 Err(Error::Unreachable(message))
             }
-            Some(Tell::Failed { code, message }) => {
-                Err(Failed { code, message, ..Failed::default() }.into())
+            Some(Tell::Failed { code, message, .. }) if code == "session-lost" => {
+                let loss = LOSSES.into_iter().find(|loss| loss.to_string() == message);
+                Err(Error::SessionLost(loss.unwrap_or(Loss::Gone)))
+            }
+            Some(Tell::Failed { code, message, .. }) if code == OUTER_LOST => {
+                Err(Error::Refused { code, message })
+            }
+            Some(Tell::Failed { code, message, retry_ms }) => {
+                Err(Failed { code, message, retry_ms, ..Failed::default() }.into())
             }
             Some(told) => Ok(told),
         }
     }
 }
+
+/// Why a session may be lost.
+const LOSSES: [Loss; 5] = [Loss::Expired, Loss::Expelled, Loss::Forced, Loss::Closed, Loss::Gone];
 
 async fn said<T: Clone + Send + Sync>(mut said: watch::Receiver<Option<T>>) -> T {
     let heard = said.wait_for(Option::is_some).await.ok().and_then(|said| said.clone());

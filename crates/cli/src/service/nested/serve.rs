@@ -10,7 +10,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use conclave_client::{Acquire, Candidacy, Error, Guard, Leadership, Session};
+use conclave_client::{Acquire, Candidacy, Credentials, Error, Guard, Leadership, Session};
+use nix::sys::signal::Signal;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
@@ -19,14 +20,16 @@ use tokio::task::{AbortHandle, spawn};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::super::guard::Order;
-use super::super::{Voice, boottime};
-use super::{Ask, PLACE, Stands, Tell, line, nanos, own_user};
+use super::super::{Signals, Voice, boottime};
+use super::{Ask, KILLED, OUTER_LOST, PLACE, Stands, Tell, line, nanos, own_user};
 
 /// The nested commands of a process.
 pub(crate) struct Nest {
     name: String,
     inner: Arc<Inner>,
     listens: AbortHandle,
+    /// By which the wait for the end of the nested commands was ended.
+    abandoned: OnceLock<Signal>,
 }
 
 struct Inner {
@@ -37,17 +40,19 @@ struct Inner {
     branches: Mutex<Branches>,
     /// A branch has ended.
     ended: Notify,
-    /// Everything has to end at once.
-    kill: watch::Sender<bool>,
+    /// Everything has to end at once. By then, by the clock of the machine, the lease that nested processes were told of
+    /// has ended.
+    kill: watch::Sender<Option<Duration>>,
     /// The way to the guard of the outer command.
     guard: OnceLock<StdStream>,
+    /// What that guard ends the session by, when nothing is nested.
+    credentials: Option<Credentials>,
 }
 
 #[derive(Default)]
 struct Branches {
     all: BTreeMap<u64, Branch>,
     last: u64,
-    last_owner: u32,
 }
 
 /// A nested process and its guard.
@@ -86,8 +91,9 @@ impl Nest {
             node,
             branches: Mutex::default(),
             ended: Notify::new(),
-            kill: watch::Sender::new(false),
+            kill: watch::Sender::new(None),
             guard: OnceLock::new(),
+            credentials: session.credentials(),
         });
         let serves = inner.clone();
         let listens = spawn(async move {
@@ -98,7 +104,8 @@ impl Nest {
                 }
             }
         });
-        Ok(Self { name, inner, listens: listens.abort_handle() })
+        let listens = listens.abort_handle();
+        Ok(Self { name, inner, listens, abandoned: OnceLock::new() })
     }
 
     /// What the command has to know.
@@ -116,9 +123,26 @@ impl Nest {
         self.inner.branches().all.len()
     }
 
-    /// Ends all nested commands at once.
-    pub(crate) fn kill(&self) {
-        self.inner.kill.send_replace(true);
+    /// Ends all nested commands at once, and waits until none of them runs: until each nested process or its guard has
+    /// said so, or the lease has ended that they were told of, by which they are dead. What they held is given back.
+    /// A signal that says to stop ends the wait: see [`abandoned`](Self::abandoned).
+    pub(crate) async fn kill(&self, signals: &mut Signals) {
+        self.inner.kill.send_if_modified(|kill| {
+            // The first end is the last that any of them was told.
+            let first = kill.is_none();
+            kill.get_or_insert_with(|| boottime::end_of(|| self.inner.session.remaining()));
+            first
+        });
+        tokio::select! {
+            () = self.inner.dead() => {}
+            signal = signals.stop() => drop(self.abandoned.set(signal)),
+        }
+    }
+
+    /// The signal because of which nested commands were not waited for after a kill. Some may still run, so what they
+    /// hold is not to be given back before the lease has ended.
+    pub(crate) fn abandoned(&self) -> Option<Signal> {
+        self.abandoned.get().copied()
     }
 
     /// Waits until all nested commands have ended; or the lease has, by which they are dead.
@@ -169,11 +193,34 @@ impl Inner {
         nanos(boottime::end_of(|| self.session.remaining()))
     }
 
+    /// Waits until no nested command runs after a kill.
+    async fn dead(&self) {
+        loop {
+            let ended = self.ended.notified();
+            let end = (*self.kill.borrow()).unwrap_or(Duration::MAX);
+            let left = end.saturating_sub(boottime::now());
+            if left.is_zero() {
+                let late: Vec<_> =
+                    self.branches().all.values_mut().map(|branch| branch.holds.take()).collect();
+                return drop(late);
+            }
+            if self.branches().all.values().all(|branch| branch.holds.is_none()) {
+                return;
+            }
+            // Timers stand still while the machine sleeps.
+            let _ = timeout(left.min(Duration::from_secs(1)), ended).await;
+        }
+    }
+
+    /// Tells the guard of the outer command. It is gone when that command has ended, and there is nothing to tell then.
+    fn tell_guard(&self, order: &Order) {
+        if let Some(mut guard) = self.guard.get() {
+            let _ = guard.write_all(order.line().as_bytes());
+        }
+    }
+
     /// A nested process is there.
     fn begin(&self, parent: u64) -> Option<u64> {
-        if let Some(mut guard) = self.guard.get() {
-            guard.write_all(Order::Nested.line().as_bytes()).ok()?;
-        }
         let mut branches = self.branches();
         let owner = match parent {
             0 => 0,
@@ -182,11 +229,13 @@ impl Inner {
         // Of several at the same time, one goes on for the outer command; the others are beside it.
         let taken = |branch: &Branch| branch.parent == parent && branch.owner == owner;
         let owner = if branches.all.values().any(taken) {
-            branches.last_owner += 1;
-            branches.last_owner
+            // The session counts its threads of control; by a count of its own, two would be taken for one.
+            self.session.thread().owner()
         } else {
             owner
         };
+        // In this order with what is said when the last one is gone.
+        self.tell_guard(&Order::Nested);
         branches.last += 1;
         let branch = branches.last;
         branches.all.insert(branch, Branch { parent, owner, connections: 1, holds: None });
@@ -208,6 +257,11 @@ impl Inner {
             one.connections -= 1;
             if one.connections == 0 {
                 let gone = branches.all.remove(&branch);
+                if branches.all.is_empty()
+                    && let Some(credentials) = &self.credentials
+                {
+                    self.tell_guard(&Order::Release(credentials.clone()));
+                }
                 drop(branches);
                 // What it held is given back.
                 drop(gone);
@@ -219,7 +273,19 @@ impl Inner {
     fn hold(&self, branch: u64, held: Option<Held>) -> Option<Held> {
         let mut branches = self.branches();
         let branch = branches.all.get_mut(&branch)?;
-        std::mem::replace(&mut branch.holds, held)
+        let held = std::mem::replace(&mut branch.holds, held);
+        drop(branches);
+        self.ended.notify_waiters();
+        held
+    }
+
+    /// Gives back what a branch holds.
+    async fn release(&self, branch: u64) {
+        match self.hold(branch, None) {
+            Some(Held::Locks(guard)) => drop(timeout(CONFIRM, guard.release()).await),
+            Some(Held::Leads(term)) => drop(timeout(CONFIRM, term.resign()).await),
+            None => {}
+        }
     }
 
     fn owner(&self, branch: u64) -> u32 {
@@ -242,7 +308,7 @@ async fn serve(inner: Arc<Inner>, connection: UnixStream) {
             }
         }
         Some(Ask::Guard { branch }) if inner.join(branch) => {
-            let _ = serve_guard(&inner, &mut lines, &mut to).await;
+            let _ = serve_guard(&inner, branch, &mut lines, &mut to).await;
             inner.leave(branch);
         }
         _ => {}
@@ -255,8 +321,8 @@ async fn next(lines: &mut Lines<BufReader<OwnedReadHalf>>) -> Option<Ask> {
 }
 
 /// Waits until everything has to end.
-async fn killed(kill: &mut watch::Receiver<bool>) {
-    if kill.wait_for(|&kill| kill).await.is_err() {
+async fn killed(kill: &mut watch::Receiver<Option<Duration>>) {
+    if kill.wait_for(Option::is_some).await.is_err() {
         pending::<()>().await;
     }
 }
@@ -264,6 +330,7 @@ async fn killed(kill: &mut watch::Receiver<bool>) {
 /// Serves the guard of a nested command: it is there until it closes the connection.
 async fn serve_guard(
     inner: &Inner,
+    branch: u64,
     lines: &mut Lines<BufReader<OwnedReadHalf>>,
     to: &mut OwnedWriteHalf,
 ) -> io::Result<()> {
@@ -275,11 +342,43 @@ async fn serve_guard(
             () = killed(&mut kill) => {
                 // It may be gone already.
                 let _ = to.write_all(line(&Tell::Kill).as_bytes()).await;
-                while lines.next_line().await?.is_some() {}
+                while let Some(said) = lines.next_line().await? {
+                    if matches!(serde_json::from_str(&said), Ok(Ask::Dead)) {
+                        inner.release(branch).await;
+                    }
+                }
                 return Ok(());
             }
         }
     }
+}
+
+/// Serves a nested process after a kill: it may only give back what it holds.
+async fn serve_killed(
+    inner: &Inner,
+    branch: u64,
+    lines: &mut Lines<BufReader<OwnedReadHalf>>,
+    to: &mut OwnedWriteHalf,
+    asked: bool,
+) -> io::Result<()> {
+    let refusal =
+        Tell::Failed { code: OUTER_LOST.to_owned(), message: KILLED.to_owned(), retry_ms: None };
+    to.write_all(line(&Tell::Kill).as_bytes()).await?;
+    if asked {
+        to.write_all(line(&refusal).as_bytes()).await?;
+    }
+    while let Some(asked) = next(lines).await {
+        let tell = match asked {
+            Ask::Release => {
+                inner.release(branch).await;
+                &Tell::Released
+            }
+            Ask::Acquire { .. } | Ask::Campaign(_) => &refusal,
+            Ask::Hello { .. } | Ask::Guard { .. } | Ask::Dead => return Ok(()),
+        };
+        to.write_all(line(tell).as_bytes()).await?;
+    }
+    Ok(())
 }
 
 /// Serves a nested process until it closes the connection.
@@ -299,15 +398,16 @@ async fn serve_branch(
     let mut kill = inner.kill.subscribe();
     let waits = Arc::new(Notify::new());
     let mut work: Work = Box::pin(pending());
+    // It waits for an answer to that.
+    let mut asks = false;
     let mut lost: Pin<Box<dyn Future<Output = String> + Send>> = Box::pin(pending());
     let mut yields: Pin<Box<dyn Future<Output = Duration> + Send>> = Box::pin(pending());
     loop {
         let tell = tokio::select! {
             biased;
             () = killed(&mut kill) => {
-                let _ = to.write_all(line(&Tell::Kill).as_bytes()).await;
-                while lines.next_line().await?.is_some() {}
-                return Ok(());
+                drop(work);
+                return serve_killed(inner, branch, lines, to, asks).await;
             }
             why = &mut lost => {
                 lost = Box::pin(pending());
@@ -318,7 +418,7 @@ async fn serve_branch(
                 Tell::Yield(u64::try_from(within.as_millis()).unwrap_or(u64::MAX))
             }
             done = &mut work => {
-                work = Box::pin(pending());
+                (work, asks) = (Box::pin(pending()), false);
                 match done {
                     Ok(Held::Locks(guard)) => {
                         let loss = guard.lost();
@@ -363,6 +463,7 @@ async fn serve_branch(
                     }
                     let session = session.thread();
                     work = Box::pin(async move { session.acquire(acquire).await.map(Held::Locks) });
+                    asks = true;
                     continue;
                 }
                 Some(Ask::Campaign(stands)) => {
@@ -371,18 +472,15 @@ async fn serve_branch(
                     let session = session.thread();
                     work =
                         Box::pin(async move { session.campaign(candidacy).await.map(Held::Leads) });
+                    asks = true;
                     continue;
                 }
                 Some(Ask::Release) => {
                     (lost, yields) = (Box::pin(pending()), Box::pin(pending()));
-                    match inner.hold(branch, None) {
-                        Some(Held::Locks(guard)) => drop(timeout(CONFIRM, guard.release()).await),
-                        Some(Held::Leads(term)) => drop(timeout(CONFIRM, term.resign()).await),
-                        None => {}
-                    }
+                    inner.release(branch).await;
                     Tell::Released
                 }
-                Some(Ask::Hello { .. } | Ask::Guard { .. }) => return Ok(()),
+                Some(Ask::Hello { .. } | Ask::Guard { .. } | Ask::Dead) => return Ok(()),
             },
         };
         to.write_all(line(&tell).as_bytes()).await?;
@@ -392,15 +490,20 @@ async fn serve_branch(
 /// What the nested process makes the same error of.
 fn failed(error: Error) -> Tell {
     let code = error.code().to_owned();
+    let retry_ms = match &error {
+        Error::Barred { left, .. } => Some(u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
+        _ => None,
+    };
     let message = match error {
         Error::Refused { message, .. }
         | Error::Unreachable(message)
         | Error::Unavailable(message)
         | Error::Unauthenticated(message)
         | Error::Forbidden(message) => message,
+        Error::SessionLost(loss) => loss.to_string(),
         error => error.to_string(),
     };
-    Tell::Failed { code, message }
+    Tell::Failed { code, message, retry_ms }
 }
 
 impl From<Stands> for Candidacy {
