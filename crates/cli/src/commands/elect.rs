@@ -173,7 +173,9 @@ async fn stand(
             Err(error) => return Err(args.service.failure_within(error, &patience)),
         };
         let stands = Standing { stay, client: &client, session: &session, patience: &patience };
-        let over = match lead(args, stands, &mut signals, &voice, out).await {
+        let over = lead(args, stands, &mut signals, &voice, out).await;
+        let led = matches!(over, Ok(Over::Lost(_)));
+        let over = match over {
             Ok(Over::Abandoned(signal)) => {
                 abandon(session, &voice);
                 return Ok(Done::signal(signal as i32));
@@ -184,7 +186,11 @@ async fn stand(
         match over {
             // The same session stands again: an operator who deposed it means this one.
             Ok(None) => {
-                (again, kept, patience) = (true, Some(session), Patience::begin(args.timeout));
+                (again, kept) = (true, Some(session));
+                // A candidate that has not led yet has waited all the time.
+                if led {
+                    patience = Patience::begin(args.timeout);
+                }
             }
             Ok(Some(done)) => {
                 farewell(session, &args.service, &voice).await;

@@ -52,6 +52,23 @@ fn what_a_killed_holder_held_is_released_when_its_command_is_dead() {
 }
 
 #[test]
+fn a_candidate_whose_session_ends_while_it_waits_gives_up_when_its_time_is_over() {
+    let mut node = Node::start(&[]);
+    let mut leader = node.begin(&["elect", "--ttl", "1h", "web"]);
+    leader.line();
+    let args = ["elect", "web", "--ttl", "2s", "--timeout", "4s", "--", "true"];
+    let mut candidate = node.begin(&args);
+    eventually("a candidate", || {
+        let elections = node.json(&["elections", "--json"]);
+        elections[0]["candidates"].as_array().filter(|all| all.len() == 1).map(drop)
+    });
+    node.crash();
+    // The session is lost after two seconds; what is left of the four is not begun anew.
+    candidate.ends_with(13);
+    leader.signal(Signal::SIGKILL);
+}
+
+#[test]
 fn who_waits_for_a_lock_outlives_an_outage() {
     let mut node = Node::start(&[]);
     let mut holder = node.begin(&["lock", "--ttl", "1h", "a"]);
