@@ -110,18 +110,23 @@ pub enum BadSnapshot {
 }
 
 impl Snapshot {
-    /// The same without any session and what sessions hold, wait for and lead, and with counters that have skipped
-    /// whatever may have been given out since: a machine that is restored from a copy grants no token twice.
+    /// The same without any session and what sessions hold, wait for and lead, and with counters that go on after `start`,
+    /// which has to be above whatever may have been given out since: then a machine that is restored from a copy
+    /// grants no token twice. A counter that is beyond `start` already goes on as far above where it was.
     #[must_use]
-    pub fn renewed(self) -> Self {
-        // So much is never given out in one life: 89 years at 100,000 a second.
-        let skip = |last: u64| (last >> 48).saturating_add(1) << 48;
+    pub fn renewed(self, start: u64) -> Self {
+        let skip = |last: u64| if last < start { start } else { last.saturating_add(start) };
         Self {
             last_token: Token(skip(self.last_token.0)),
             last_session: SessionId(skip(self.last_session.0)),
             ..Machine { now: self.now, forced: self.forced.into(), ..Machine::new(self.config) }
                 .snapshot()
         }
+    }
+
+    /// The longest time-to-live of its sessions, if there are any.
+    pub fn longest_ttl(&self) -> Option<Duration> {
+        self.sessions.iter().map(|session| session.ttl).max()
     }
 }
 

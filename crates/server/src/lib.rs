@@ -61,7 +61,7 @@ use serde::{Deserialize, Serialize};
 
 pub use admission::raise_descriptor_limit;
 pub use awake::{is_rationed, keep_awake};
-pub use backup::{Backup, read_backup, restore};
+pub use backup::{Backup, Restored, read_backup, restore};
 pub use clock::{ManualTime, TimeSource};
 pub use node::{Node, NodeError, Options};
 pub use process_metrics::DROPPED_LOG_LINES;

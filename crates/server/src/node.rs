@@ -81,6 +81,8 @@ pub struct Node {
     directory: PathBuf,
     /// When it was started, by its clock.
     begun: Time,
+    /// Before this it grants nothing.
+    grants_from: Option<Time>,
     /// Held for as long as the node is up.
     _lock: File,
 }
@@ -194,7 +196,7 @@ impl Node {
             snapshots: snapshots.clone(),
         };
         let beat = Beat(tokio::spawn(beat.beat()).abort_handle());
-        let begun = clock.now();
+        let (begun, grants_from) = (clock.now(), state.grants_from());
         let node = Self {
             raft,
             state,
@@ -210,6 +212,7 @@ impl Node {
             said,
             directory,
             begun,
+            grants_from,
             _lock: lock,
         };
         // No call of the node's last life is answered any more.
@@ -300,7 +303,20 @@ impl Node {
 
     /// Why nothing is granted at present, if nothing is.
     pub fn trouble(&self) -> Option<String> {
-        self.health.trouble().or_else(|| self.snapshots.trouble())
+        let trouble = self.health.trouble().or_else(|| self.snapshots.trouble());
+        trouble.or_else(|| self.waits_for_leases())
+    }
+
+    /// Whether leases that were granted before the directory was restored may last.
+    fn waits_for_leases(&self) -> Option<String> {
+        let left = self.grants_from?.since(self.clock.now());
+        // Rounded up, so that the last second is told, too.
+        let seconds = left.as_millis().div_ceil(1000);
+        (!left.is_zero()).then(|| {
+            format!(
+                "the directory was restored from a backup, and for {seconds} s more leases of before may last                  (conclave restore --wait)"
+            )
+        })
     }
 
     /// Why nothing at all is granted, or will be until somebody does something about it.

@@ -45,6 +45,11 @@ impl State {
         Ok(Self { inner: Arc::new(Mutex::new(inner)), file: Arc::new(file.to_owned()) })
     }
 
+    /// Before which moment nothing is granted.
+    pub(crate) fn grants_from(&self) -> Option<Time> {
+        self.lock().settings.grants_from
+    }
+
     /// How many commands were carried out since the last snapshot.
     pub(crate) fn since_snapshot(&self) -> u64 {
         self.lock().since

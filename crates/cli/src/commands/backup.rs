@@ -4,11 +4,12 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use conclave_server::{NodeError, read_backup, restore as restore_into};
+use conclave_server::{NodeError, Restored, read_backup, restore as restore_into};
 use serde_json::json;
 
-use crate::service::{ServiceArgs, Trouble, one_thread, plural};
+use crate::service::{ServiceArgs, Trouble, one_thread, plural, span};
 use crate::{Done, Failure};
 
 /// What to know about `conclave backup`, for `--help`.
@@ -79,8 +80,13 @@ Examples:
   conclave up --data new-data
 
 Settings and the records of what operators did are kept. All sessions end and nobody holds anything: a client
-that held a lock when the backup was made may have lost it since. Tokens go on at the next multiple of 2^48, so
-they are greater than all that were ever granted, after the backup, too. The directory has to be empty.";
+that held a lock when the backup was made may have lost it since. Tokens go on at a number made from the time of
+day, so they are greater than all that were ever granted: after the backup, and by what was restored from it
+before, too. The clock of this machine has to be right. The directory has to be empty.
+
+Stop the old node first. Clients of it may believe in their leases for a while, so the new node grants nothing at first: for
+the longest time-to-live in the backup, and a minute at least. If there were longer ones since, say so with --wait; if no
+client of the old node lives, --wait 0s.";
 
 /// Flags of `conclave restore`.
 #[derive(Clone, Debug, clap::Args)]
@@ -90,6 +96,10 @@ pub struct Restore {
     /// The directory to make
     #[arg(long, value_name = "FOLDER", env = "CONCLAVE_DATA")]
     pub data: PathBuf,
+    /// For how long after its first start the node grants nothing (by default the longest --ttl in the backup, a
+    /// minute at least)
+    #[arg(long, value_name = "TIME", env = "CONCLAVE_WAIT", value_parser = span)]
+    pub wait: Option<Duration>,
     /// Print what was done as JSON
     #[arg(long, env = "CONCLAVE_JSON", help_heading = "Output")]
     pub json: bool,
@@ -97,10 +107,10 @@ pub struct Restore {
 
 /// Makes a directory from a backup.
 pub fn restore(args: &Restore, out: &mut dyn Write) -> Result<Done, Failure> {
-    let Restore { file, data, json } = args;
+    let Restore { file, data, wait, json } = args;
     let bytes = fs::read(file)
         .map_err(|error| Trouble::Directory(format!("cannot read {}: {error}", file.display())))?;
-    let token = one_thread()?.block_on(restore_into(&bytes, data)).map_err(|error| {
+    let restored = one_thread()?.block_on(restore_into(&bytes, data, *wait)).map_err(|error| {
         let text = error.to_string();
         match error {
             NodeError::InUse(_) => Trouble::InUse(text),
@@ -108,11 +118,23 @@ pub fn restore(args: &Restore, out: &mut dyn Write) -> Result<Done, Failure> {
             _ => Trouble::Directory(text),
         }
     })?;
+    let Restored { tokens_after: token, wait } = restored;
     if *json {
-        let value = json!({ "data": data.to_string_lossy(), "tokens_after": token.0 });
+        let value = json!({
+            "data": data.to_string_lossy(), "tokens_after": token.0,
+            "wait_ms": u64::try_from(wait.as_millis()).unwrap_or(u64::MAX),
+        });
         writeln!(out, "{value}")?;
     } else {
         writeln!(out, "{} is ready: no sessions, tokens after {token}", data.display())?;
+        if !wait.is_zero() {
+            let seconds = wait.as_secs_f64();
+            writeln!(
+                out,
+                "its node grants nothing for {seconds} s after its first start, because leases of before may last \
+                 (--wait)"
+            )?;
+        }
         writeln!(out, "conclave up --data {}", data.display())?;
     }
     Ok(Done::Well)

@@ -42,7 +42,8 @@ so, and opens its directory again every second until that works. Deadlocks, and 
 force and why, are logged to standard error, and so are sessions that expire and what they held. A log that is not read
 delays nothing: lines are left out and counted. SIGHUP has it read the files of --tokens, --tls-cert,
 --tls-key and --client-ca again: clients whose token is gone or has other rights are cut off, new connections use the new
-certificate, and what cannot be read stays as it was. Without these files, SIGHUP stops it.
+certificate, and what cannot be read stays as it was. Without these files, SIGHUP stops it, unless a service manager
+has started it (NOTIFY_SOCKET).
 
 With --spin, while there is something to do, a second process of the lowest priority keeps the processor awake, because
 to wake it up may take as long as all else: in a virtual machine locks then change hands about 1.4 times as often. It
@@ -139,7 +140,8 @@ const LOOK: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 async fn serve(args: &Args, out: &mut dyn Write) -> Result<Done, Failure> {
-    let reloads = args.tokens.is_some() || args.tls_cert.is_some();
+    // A service manager reloads what it has started by SIGHUP, whether there is something to read or not.
+    let reloads = args.tokens.is_some() || args.tls_cert.is_some() || Manager::is_there();
     let mut signals =
         Signals::listen_even(reloads.then_some(Signal::SIGHUP)).map_err(Failure::Output)?;
     // A file that may not grow any more is a fault of the disk as any other, and no reason to be killed.
@@ -217,6 +219,9 @@ async fn serve(args: &Args, out: &mut dyn Write) -> Result<Done, Failure> {
 /// Reads tokens and certificates again. What cannot be read stays as it was.
 fn read_again(server: &Server, args: &Args) {
     let signal = Signal::SIGHUP;
+    if args.tokens.is_none() && args.tls_cert.is_none() {
+        info!("{signal}: there are no tokens and no certificate to read again");
+    }
     if args.tokens.is_some() {
         match server.read_tokens_again() {
             Ok(count) => info!("{signal}: knows {} now", plural(count as u64, "token")),

@@ -25,8 +25,13 @@ fn a_backup_of_a_running_node_is_restored_without_its_holders() {
     fs::write(node.file("bad"), b"conclav2 and nonsense").expect("it can be written");
     node.refuses(23, &["restore", "bad", "--data", "new"], "no backup that can be restored");
     assert!(!node.file("new").exists(), "nothing was begun");
-    let text = node.ends_with(0, &["restore", "copy", "--data", "new"]);
+    let text = node.ends_with(0, &["restore", "copy", "--data", "new", "--wait", "0s"]);
     assert!(text.contains("no sessions") && text.contains("conclave up --data new"), "{text}");
+    assert!(!text.contains("grants nothing"), "{text}");
+    let text = node.ends_with(0, &["restore", "copy", "--data", "waits"]);
+    assert!(text.contains("grants nothing for 60 s"), "{text}");
+    let said = node.json(&["restore", "copy", "--data", "long", "--wait", "1h", "--json"]);
+    assert_eq!(said["wait_ms"], 3_600_000, "{said}");
     holder.signal(Signal::SIGTERM);
     holder.ends_with(0);
     node.process().signal(Signal::SIGTERM);
@@ -38,7 +43,17 @@ fn a_backup_of_a_running_node_is_restored_without_its_holders() {
     assert_eq!(node.json(&["sessions", "--json"]).as_array().map(Vec::len), Some(0));
     let later = node.ends_with(0, &["lock", "a", "--", "sh", "-c", "echo $CONCLAVE_TOKEN"]);
     let later: u64 = later.trim().parse().expect("it prints the token");
-    assert!(later > 1 << 48, "{later}");
+    assert!(later > 1 << 50, "{later}");
+
+    node.process().signal(Signal::SIGTERM);
+    node.process().ends_with(0);
+    fs::rename(node.file("data"), node.file("older")).expect("it is there");
+    fs::rename(node.file("long"), node.file("data")).expect("it is there");
+    node.restart();
+    let status = node.json(&["status", "--json"]);
+    let trouble = status["trouble"].as_str().unwrap_or_default();
+    assert!(trouble.contains("restored from a backup"), "{status}");
+    node.refuses(17, &["lock", "a", "--try", "--", "true"], "restored from a backup");
 }
 
 #[test]

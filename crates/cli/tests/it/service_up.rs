@@ -333,6 +333,12 @@ fn the_service_manager_is_told_when_a_node_is_ready_lives_and_stops() {
     for _ in 0..3 {
         told("WATCHDOG=1");
     }
+    // It has neither tokens nor certificates to read again, and goes on.
+    node.signal(Signal::SIGHUP);
+    eventually("SIGHUP is heard", || {
+        node.stderr().contains("SIGHUP: there are no tokens").then_some(())
+    });
+    told("WATCHDOG=1");
     node.signal(Signal::SIGTERM);
     told("STOPPING=1");
     node.ends_with(0);
@@ -351,6 +357,22 @@ fn the_unit_for_systemd_says_what_this_program_understands() {
     let named = example.lines().filter_map(|line| line.strip_prefix('#')?.split_once('='));
     let named: Vec<&str> = named.map(|(name, _)| name).collect();
     assert!(named.len() > 5 && named.iter().all(|name| known.contains(name)), "{named:?}");
+}
+
+#[test]
+fn systemd_accepts_the_unit() {
+    let folder = TempDir::new().expect("there is room");
+    let file = folder.path().join("conclave.service");
+    let unit = include_str!("../../../../packaging/conclave.service");
+    // As if it were installed.
+    let unit = unit.replace("/usr/local/bin/conclave", env!("CARGO_BIN_EXE_conclave"));
+    fs::write(&file, unit).expect("it can be written");
+    let verify = Command::new("systemd-analyze").args(["verify", "--man=no"]).arg(&file).output();
+    let Ok(output) = verify else {
+        skipped("systemd_accepts_the_unit", "systemd-analyze is not installed");
+        return;
+    };
+    assert!(!stderr(&output).contains("conclave.service"), "{}", stderr(&output));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use conclave_journal::Stamp;
-use conclave_machine::{Machine, Snapshot};
+use conclave_machine::{Machine, Snapshot, Time};
 use conclave_record::record;
 use openraft::alias::{SnapshotMetaOf, StoredMembershipOf};
 
@@ -35,6 +35,8 @@ pub(crate) struct Saved {
 pub(crate) struct Settings {
     /// Tells this cluster from all others.
     pub(crate) cluster: [u8; 16],
+    /// Before this nothing is granted: the directory was restored, and leases that an earlier node granted may last.
+    pub(crate) grants_from: Option<Time>,
 }
 
 /// Who belongs to the cluster, and which entry says so.
@@ -45,7 +47,7 @@ pub(crate) struct StoredMembers {
 }
 
 record!(Saved { 1 settings, 2 applied, 3 members, 4 machine });
-record!(Settings { 1 cluster });
+record!(Settings { 1 cluster, 2 grants_from });
 record!(StoredMembers { 1 said_by, 2 members });
 
 /// How a file begins.
@@ -57,7 +59,7 @@ impl Settings {
     pub(crate) fn new() -> Self {
         let mut cluster = [0; 16];
         getrandom::fill(&mut cluster).expect("the system has random numbers");
-        Self { cluster }
+        Self { cluster, grants_from: None }
     }
 }
 

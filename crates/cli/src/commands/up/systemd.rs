@@ -25,6 +25,11 @@ impl Drop for Watchdog {
 }
 
 impl Manager {
+    /// Whether a service manager has started this process.
+    pub(super) fn is_there() -> bool {
+        env::var_os("NOTIFY_SOCKET").is_some_and(|name| !name.is_empty())
+    }
+
     /// As the environment says.
     pub(super) fn find() -> Self {
         let socket = env::var("NOTIFY_SOCKET").ok().and_then(|name| {
