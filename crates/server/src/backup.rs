@@ -53,6 +53,11 @@ fn first_number(now: SystemTime) -> io::Result<u64> {
     number.ok_or_else(|| io::Error::other("the clock of this machine is wrong: set it"))
 }
 
+#[expect(clippy::disallowed_methods, reason = "each restore is told from others by its moment")]
+fn time_of_day() -> SystemTime {
+    SystemTime::now()
+}
+
 /// Makes a directory from a backup. A directory that has anything in it is refused. Unless said otherwise, its node
 /// grants nothing for as long as the longest time-to-live in the backup, and a minute at least.
 pub async fn restore(
@@ -75,7 +80,7 @@ pub async fn restore(
     let snapshot = machine.snapshot();
     let longest = snapshot.longest_ttl().unwrap_or_default().max(SHORTEST_WAIT);
     let wait = wait.unwrap_or(longest);
-    let renewed = snapshot.renewed(first_number(SystemTime::now()).map_err(bad)?);
+    let renewed = snapshot.renewed(first_number(time_of_day()).map_err(bad)?);
     let machine =
         Machine::restore(renewed.clone()).map_err(|error| bad(io::Error::other(error)))?;
     let grants_from = (!wait.is_zero()).then(|| machine.now() + wait);
