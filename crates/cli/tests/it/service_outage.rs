@@ -54,7 +54,7 @@ fn what_a_killed_holder_held_is_released_when_its_command_is_dead() {
 #[test]
 fn a_candidate_whose_session_ends_while_it_waits_gives_up_when_its_time_is_over() {
     let mut node = Node::start(&[]);
-    let mut leader = node.begin(&["elect", "--ttl", "1h", "web"]);
+    let leader = node.begin(&["elect", "--ttl", "1h", "web"]);
     leader.line();
     let args = ["elect", "web", "--ttl", "2s", "--timeout", "4s", "--", "true"];
     let mut candidate = node.begin(&args);
