@@ -10,39 +10,40 @@ pub(crate) struct Faults(Vec<(Time, Time)>);
 
 impl Faults {
     pub(crate) fn new(events: &[Event]) -> Self {
-        let mut edges: Vec<(Time, i32)> = Vec::new();
-        for event in events {
-            match event {
-                Event::FaultBegan { kind, at } if !ORDERS.contains(&kind.as_str()) => {
-                    edges.push((*at, 1));
-                }
-                Event::FaultEnded { kind, at } if !ORDERS.contains(&kind.as_str()) => {
-                    edges.push((*at, -1));
-                }
-                _ => {}
-            }
-        }
-        edges.sort_unstable();
-        let (mut spans, mut lasting, mut since) = (Vec::new(), 0, 0);
-        for (at, change) in edges {
-            if lasting == 0 {
-                since = at;
-            }
-            lasting += change;
-            if lasting == 0 {
-                spans.push((since, at));
-            }
-        }
-        if lasting > 0 {
-            spans.push((since, Time::MAX));
-        }
-        Self(spans)
+        Self(spans(events, |kind| !ORDERS.contains(&kind)))
     }
 
     /// Whether there was a fault between two moments.
     pub(crate) fn within(&self, from: Time, to: Time) -> bool {
         self.0.iter().any(|(began, ended)| *began < to && *ended > from)
     }
+}
+
+/// When there were faults of these kinds, each span from the first of several to the end of the last.
+fn spans(events: &[Event], counts: impl Fn(&str) -> bool) -> Vec<(Time, Time)> {
+    let mut edges: Vec<(Time, i32)> = Vec::new();
+    for event in events {
+        match event {
+            Event::FaultBegan { kind, at } if counts(kind) => edges.push((*at, 1)),
+            Event::FaultEnded { kind, at } if counts(kind) => edges.push((*at, -1)),
+            _ => {}
+        }
+    }
+    edges.sort_unstable();
+    let (mut spans, mut lasting, mut since) = (Vec::new(), 0, 0);
+    for (at, change) in edges {
+        if lasting == 0 {
+            since = at;
+        }
+        lasting += change;
+        if lasting == 0 {
+            spans.push((since, at));
+        }
+    }
+    if lasting > 0 {
+        spans.push((since, Time::MAX));
+    }
+    spans
 }
 
 /// When there were no faults.
@@ -53,28 +54,16 @@ pub(crate) struct Calm {
 
 impl Calm {
     pub(crate) fn new(events: &[Event]) -> Self {
-        let mut edges: Vec<(Time, i32)> = Vec::new();
-        for event in events {
-            match event {
-                Event::FaultBegan { at, .. } => edges.push((*at, 1)),
-                Event::FaultEnded { at, .. } => edges.push((*at, -1)),
-                _ => {}
-            }
+        let (mut calm, mut since, mut sum) = (Vec::new(), 0, 0);
+        for (began, ended) in spans(events, |_| true) {
+            calm.push((since, began, sum));
+            sum += began - since;
+            since = ended;
         }
-        edges.sort_unstable();
-        let (mut spans, mut faults, mut since, mut sum) = (Vec::new(), 0, 0, 0);
-        for (at, change) in edges {
-            if faults == 0 {
-                spans.push((since, at, sum));
-                sum += at - since;
-            }
-            faults += change;
-            since = at;
+        if since < Time::MAX {
+            calm.push((since, Time::MAX, sum));
         }
-        if faults == 0 {
-            spans.push((since, Time::MAX, sum));
-        }
-        Self { spans }
+        Self { spans: calm }
     }
 
     /// How much calm there was before a moment.
