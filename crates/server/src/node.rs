@@ -314,7 +314,8 @@ impl Node {
         let seconds = left.as_millis().div_ceil(1000);
         (!left.is_zero()).then(|| {
             format!(
-                "the directory was restored from a backup, and for {seconds} s more leases of before may last                  (conclave restore --wait)"
+                "the directory was restored from a backup, and for {seconds} s more leases of before may last \
+                 (conclave restore --wait)"
             )
         })
     }

@@ -174,7 +174,7 @@ async fn stand(
         };
         let stands = Standing { stay, client: &client, session: &session, patience: &patience };
         let over = lead(args, stands, &mut signals, &voice, out).await;
-        let led = matches!(over, Ok(Over::Lost(_)));
+        let begins_anew = matches!(over, Ok(Over::Lost(_) | Over::Barred(_)));
         let over = match over {
             Ok(Over::Abandoned(signal)) => {
                 abandon(session, &voice);
@@ -187,8 +187,8 @@ async fn stand(
             // The same session stands again: an operator who deposed it means this one.
             Ok(None) => {
                 (again, kept) = (true, Some(session));
-                // A candidate that has not led yet has waited all the time.
-                if led {
+                // A candidate that has not led yet, and was not told to wait by an operator, has waited all the time.
+                if begins_anew {
                     patience = Patience::begin(args.timeout);
                 }
             }

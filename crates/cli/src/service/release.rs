@@ -84,7 +84,13 @@ async fn end(
     options.longest_pause = PAUSE;
     loop {
         let ended = match Client::connect(options.clone()).await {
-            Ok(client) => client.end(credentials).await,
+            Ok(client) => {
+                // A node that falls silent now must not keep this process for longer than was said.
+                let left = until.saturating_sub(boottime::now());
+                let silent = || Error::Unreachable("the node has not confirmed it".to_owned());
+                let ended = tokio::time::timeout(left, client.end(credentials)).await;
+                ended.unwrap_or_else(|_| Err(silent()))
+            }
             Err(error) => Err(error),
         };
         match ended {

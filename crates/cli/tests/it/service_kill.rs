@@ -174,7 +174,7 @@ fn a_release_in_the_background_keeps_nothing_open() {
     let script = format!("exec 9> file; flock 9; exec {OWN} lock --ttl 1h a -- sh until-told");
     let mut shell = Command::new("sh");
     shell.args(["-c", &script]).env("CONCLAVE_ENDPOINTS", &node.address);
-    shell.current_dir(node.folder());
+    shell.current_dir(node.folder()).env(conclave_testing::MARK, node.folder());
     let mut holder = Process::start(node.folder(), shell);
     line_in(&node.file("ready"));
     node.crash();
