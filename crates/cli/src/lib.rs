@@ -371,7 +371,7 @@ pub fn main() -> ExitCode {
         }
         Some(service::AWAKE) => {
             // Without it, everything is as right, and slower.
-            let _ = conclave_server::keep_awake();
+            let _ = conclave_server::run_idle_spinner();
             return ExitCode::SUCCESS;
         }
         _ => {}

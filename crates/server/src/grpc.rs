@@ -1,6 +1,5 @@
-//! `conclave.v1` over gRPC.
+//! The front end for `conclave.v1` over gRPC.
 
-use std::future::ready;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -8,125 +7,156 @@ use std::time::Duration;
 
 use conclave_api::v1::conclave_server::Conclave;
 use conclave_api::{Code, v1};
-use conclave_machine::Name;
+use conclave_machine::SessionId;
 use futures_util::stream::{BoxStream, Stream, StreamExt};
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
+use v1::ask::What as Asked;
 use v1::tell::What as Told;
 
-use crate::access::{Caller, Right};
-use crate::listen::HangUp;
-use crate::service::Service;
-use crate::talk::{AT_ONCE, Talk, Turn};
-use crate::translate::{Eye, election_fits};
+use crate::answer::Failure;
+use crate::auth::{Caller, Right};
+use crate::client_queue::Question;
+use crate::codec;
+use crate::service::{Service, SessionKey};
+use crate::stream::{ClientStream, STEPS_AT_ONCE, Step};
 
 /// The gRPC service of a node.
 pub(crate) struct Grpc(pub(crate) Arc<Service>);
 
-type Answer<T> = Result<Response<T>, Status>;
+type Returned<T> = Result<Response<T>, Status>;
 
 #[tonic::async_trait]
 impl Conclave for Grpc {
-    type TalkStream = Conversation;
+    type TalkStream = Talk;
 
-    async fn talk(&self, request: Request<Streaming<v1::Ask>>) -> Answer<Self::TalkStream> {
+    async fn talk(&self, request: Request<Streaming<v1::Ask>>) -> Returned<Self::TalkStream> {
         let caller = self.caller(&request)?;
-        let talk = Talk::new(self.0.clone(), caller, request.extensions().get().cloned());
-        Ok(Response::new(Conversation { talk, asked: Some(request.into_inner()) }))
+        let hang_up = request.extensions().get().cloned();
+        let stream = ClientStream::new(self.0.clone(), caller, hang_up);
+        Ok(Response::new(Talk { stream, asked: Some(request.into_inner()) }))
     }
 
-    async fn call(&self, request: Request<v1::Ask>) -> Answer<v1::Tell> {
+    async fn call(&self, request: Request<v1::Ask>) -> Returned<v1::Tell> {
         let caller = self.caller(&request)?;
         let patience = patience(request.metadata());
         let ask = request.into_inner();
         let (session, id) = (ask.session, ask.id);
-        let told = tokio::time::timeout(patience, self.0.call(&caller, ask)).await;
+        let told = tokio::time::timeout(patience, call(&self.0, &caller, ask)).await;
         let told = told.map_err(|_| Status::deadline_exceeded("it could not be had in time"))?;
-        let what = told.map_err(|failed| self.status(failed))?;
+        let what = told.map_err(|failure| self.status(failure))?;
         Ok(Response::new(v1::Tell { session, id, what: Some(what) }))
     }
 
     type ObserveStream = BoxStream<'static, Result<v1::Leader, Status>>;
 
-    async fn observe(&self, request: Request<v1::ObserveElection>) -> Answer<Self::ObserveStream> {
+    async fn observe(
+        &self,
+        request: Request<v1::ObserveElection>,
+    ) -> Returned<Self::ObserveStream> {
         let caller = self.caller(&request)?;
         let hang_up = request.extensions().get().cloned();
-        let election = request.into_inner().election;
-        let allowed = caller.may(Right::Observe, &election);
-        let allowed = allowed.and_then(|()| election_fits(&election));
-        allowed.map_err(|failed| self.status(failed))?;
-        Ok(Response::new(observation(&self.0, &caller, &election.into(), hang_up).map(Ok).boxed()))
+        let leaders = self.0.observe(&caller, &request.get_ref().election, hang_up);
+        let leaders = leaders.map_err(|failure| self.status(failure))?;
+        Ok(Response::new(leaders.map(|leader| Ok(codec::leader(&leader))).boxed()))
     }
 
-    async fn locks(&self, request: Request<v1::ListLocks>) -> Answer<v1::LockList> {
+    async fn locks(&self, request: Request<v1::ListLocks>) -> Returned<v1::LockList> {
         let caller = self.caller(&request)?;
-        Ok(Response::new(self.0.locks(&caller, request.get_ref())))
+        Ok(Response::new(codec::locks(&self.0, &caller, request.get_ref())))
     }
 
-    async fn sessions(&self, request: Request<v1::ListSessions>) -> Answer<v1::SessionList> {
+    async fn sessions(&self, request: Request<v1::ListSessions>) -> Returned<v1::SessionList> {
         let caller = self.caller(&request)?;
-        self.respond(self.0.sessions(&caller, request.get_ref()))
+        self.respond(codec::sessions(&self.0, &caller, request.get_ref()))
     }
 
-    async fn elections(&self, request: Request<v1::ListElections>) -> Answer<v1::ElectionList> {
+    async fn elections(&self, request: Request<v1::ListElections>) -> Returned<v1::ElectionList> {
         let caller = self.caller(&request)?;
-        Ok(Response::new(self.0.elections(&caller, request.get_ref())))
+        Ok(Response::new(codec::elections(&self.0, &caller, request.get_ref())))
     }
 
-    async fn why(&self, request: Request<v1::Named>) -> Answer<v1::Reasons> {
+    async fn why(&self, request: Request<v1::Named>) -> Returned<v1::Reasons> {
         let caller = self.caller(&request)?;
-        self.respond(self.0.why(&caller, request.get_ref()))
+        self.respond(self.0.why(&caller, &request.get_ref().name, |at, why| at.reasons(why)))
     }
 
-    async fn graph(&self, request: Request<v1::ShowGraph>) -> Answer<v1::WaitGraph> {
+    async fn graph(&self, request: Request<v1::ShowGraph>) -> Returned<v1::WaitGraph> {
         let caller = self.caller(&request)?;
-        self.respond(self.0.graph(&caller))
+        self.respond(self.0.graph(&caller, |at| at.graph()))
     }
 
-    async fn force_release(&self, request: Request<v1::TakeLock>) -> Answer<v1::Done> {
+    async fn force_release(&self, request: Request<v1::TakeLock>) -> Returned<v1::Done> {
         let caller = self.caller(&request)?;
-        self.respond(self.0.force_release(&caller, request.into_inner()).await)
+        self.respond(codec::force_release(&self.0, &caller, request.into_inner()).await)
     }
 
-    async fn expel(&self, request: Request<v1::EndSession>) -> Answer<v1::Done> {
+    async fn expel(&self, request: Request<v1::EndSession>) -> Returned<v1::Done> {
         let caller = self.caller(&request)?;
-        self.respond(self.0.expel(&caller, request.into_inner()).await)
+        self.respond(codec::expel(&self.0, &caller, request.into_inner()).await)
     }
 
-    async fn expel_all(&self, request: Request<v1::EndSessions>) -> Answer<v1::Expelled> {
+    async fn expel_all(&self, request: Request<v1::EndSessions>) -> Returned<v1::Expelled> {
         let caller = self.caller(&request)?;
-        self.respond(self.0.expel_all(&caller, request.into_inner()).await)
+        self.respond(codec::expel_all(&self.0, &caller, request.into_inner()).await)
     }
 
-    async fn depose(&self, request: Request<v1::EndLeadership>) -> Answer<v1::Done> {
+    async fn depose(&self, request: Request<v1::EndLeadership>) -> Returned<v1::Done> {
         let caller = self.caller(&request)?;
-        self.respond(self.0.depose(&caller, request.into_inner()).await)
+        self.respond(codec::depose(&self.0, &caller, request.into_inner()).await)
     }
 
-    async fn status(&self, request: Request<v1::ShowStatus>) -> Answer<v1::NodeStatus> {
+    async fn status(&self, request: Request<v1::ShowStatus>) -> Returned<v1::NodeStatus> {
         self.caller(&request)?;
-        Ok(Response::new(self.0.status()))
+        Ok(Response::new(codec::status(self.0.state())))
     }
 }
 
-/// What a client is told on a stream.
-pub(crate) struct Conversation {
-    talk: Talk,
-    /// What it asks, until one of them ends it.
+/// Answers a single call.
+async fn call(service: &Service, caller: &Caller, ask: v1::Ask) -> Result<Told, Failure> {
+    let v1::Ask { session, id, received, key, what } = ask;
+    let session = SessionId(session);
+    match what.ok_or_else(codec::nothing)? {
+        Asked::Echo(echo) => Ok(Told::Echo(echo)),
+        Asked::Open(open) => {
+            let (key, answered) = service.open(caller, codec::new_session(open)).await?;
+            Ok(codec::reply(Question { session, id, key }, answered))
+        }
+        Asked::Observe(observe) => {
+            caller.may(Right::Observe, &observe.election)?;
+            Err(needs_stream())
+        }
+        Asked::Attach(_) | Asked::Unobserve(_) => Err(needs_stream()),
+        what => {
+            let ask = codec::ask(what, id, received)?;
+            let answered = service.call(caller, SessionKey { session, key }, ask).await?;
+            Ok(codec::reply(Question { session, id, key: 0 }, answered))
+        }
+    }
+}
+
+fn needs_stream() -> Failure {
+    Failure::new(Code::BadRequest, "this needs a stream")
+}
+
+/// The messages to a client on a stream.
+pub(crate) struct Talk {
+    stream: ClientStream,
+    /// The messages from the client, until one of them ends the stream.
     asked: Option<Streaming<v1::Ask>>,
 }
 
-impl Stream for Conversation {
+impl Stream for Talk {
     type Item = Result<v1::Tell, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let Self { talk, asked } = &mut *self;
-        for _ in 0..AT_ONCE {
+        let Self { stream, asked } = &mut *self;
+        for _ in 0..STEPS_AT_ONCE {
             let Some(asks) = asked else { return Poll::Ready(None) };
-            match ready!(talk.poll_turn(asks, cx)) {
-                Turn::Tell(tell) => return Poll::Ready(Some(Ok(tell))),
-                Turn::Asked => {}
-                Turn::Over => {
+            match ready!(stream.poll_step(asks, cx)) {
+                Step::Send(tell) => return Poll::Ready(Some(Ok(tell))),
+                Step::Received => {}
+                Step::Over => {
                     *asked = None;
                     let status = Status::unavailable("the connection was ended");
                     return Poll::Ready(Some(Err(status)));
@@ -139,24 +169,24 @@ impl Stream for Conversation {
 }
 
 impl Grpc {
-    /// Who asks.
+    /// The caller, by the token that it shows.
     fn caller<T>(&self, request: &Request<T>) -> Result<Caller, Status> {
         let shown = request.metadata().get("authorization").map(|value| value.as_bytes());
-        let caller = self.0.access.caller(shown).map_err(|failed| self.status(failed))?;
+        let caller = self.0.access.caller(shown).map_err(|failure| self.status(failure))?;
         Ok(caller.on(request.extensions().get()))
     }
 
-    fn respond<T>(&self, answer: Result<T, v1::Failed>) -> Answer<T> {
-        answer.map(Response::new).map_err(|failed| self.status(failed))
+    fn respond<T>(&self, answer: Result<T, Failure>) -> Returned<T> {
+        answer.map(Response::new).map_err(|failure| self.status(failure))
     }
 
-    fn status(&self, failed: v1::Failed) -> Status {
-        self.0.node.metrics.refuse(&failed.code);
-        status(failed)
+    fn status(&self, failure: Failure) -> Status {
+        self.0.node.metrics.refuse(failure.code);
+        status(failure)
     }
 }
 
-/// How long whoever calls is ready to wait, which gRPC has in a header: some digits and a unit.
+/// The deadline of a call, which gRPC has in a header: some digits and a unit.
 fn patience(metadata: &MetadataMap) -> Duration {
     let said = metadata.get("grpc-timeout").and_then(|said| said.to_str().ok());
     let span = said.and_then(|said| {
@@ -176,39 +206,15 @@ fn patience(metadata: &MetadataMap) -> Duration {
 }
 
 /// A failure as gRPC has it; the code that programs go by is in the metadata.
-fn status(failed: v1::Failed) -> Status {
-    let code = Code::parse(&failed.code).map_or(tonic::Code::Unknown, Code::grpc_status);
-    let mut status = Status::new(code, failed.message);
-    let code =
-        failed.code.parse().unwrap_or_else(|_| Code::BadRequest.as_str().parse().expect("ASCII"));
+fn status(failure: Failure) -> Status {
+    let failed = codec::failed(failure.clone());
+    let mut status = Status::new(failure.code.grpc_status(), failed.message);
+    let code = failure.code.as_str().parse().expect("codes are ASCII");
     status.metadata_mut().insert("conclave-code", code);
     if let Some(retry_ms) = failed.retry_ms {
         status.metadata_mut().insert("conclave-retry-ms", retry_ms.into());
     }
     status
-}
-
-/// Who leads an election, now and later.
-pub(crate) fn observation(
-    service: &Arc<Service>,
-    caller: &Caller,
-    election: &Name,
-    hang_up: Option<HangUp>,
-) -> impl Stream<Item = v1::Leader> + Send + 'static + use<> {
-    let (to, answers) = service.enter(caller, hang_up);
-    let now = service.node.now();
-    service.node.with_both(|hub, machine| {
-        hub.observe(election, &to);
-        // The last command may be long ago, and who leads has led since.
-        let eye = Eye { machine, now: now.max(machine.now()) };
-        to.tell(0, 0, Told::Leader(eye.leader(election)));
-    });
-    answers.filter_map(|tell| {
-        ready(match tell.what {
-            Some(Told::Leader(leader)) => Some(leader),
-            _ => None,
-        })
-    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The same over HTTP, in JSON, for curl and whoever else does without gRPC.
+//! The front end over HTTP, in JSON, for curl and other clients without gRPC.
 //!
 //! * `routes` is the table of all that can be asked.
-//! * `body` reads questions, `events` tells what happens to a session, `openapi` and `constraints` describe them, `origin` keeps other people's web pages out.
+//! * `body` reads questions, `events` tells what happens to a session, `openapi` and `constraints` describe them, `origin` keeps web pages of other sites out.
 
 mod body;
 mod constraints;
@@ -25,6 +25,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{MethodFilter, on};
 use conclave_api::{Code, DEFAULT_ADDRESS, PLAIN, v1};
+use conclave_machine::SessionId;
 use futures_util::StreamExt;
 use hyper::upgrade::OnUpgrade;
 use serde::Serialize;
@@ -32,20 +33,21 @@ use serde_json::{Value, json};
 use v1::ask::What as Asked;
 use v1::tell::What as Told;
 
-use crate::access::{Caller, Right};
+use crate::answer::Failure;
+use crate::auth::{Caller, Right};
+use crate::client_queue::Question;
+use crate::codec;
 use crate::exposition::Format;
-use crate::grpc::observation;
 use crate::listen::HangUp;
 use crate::node::STOPPING;
-use crate::plain::converse;
-use crate::service::Service;
-use crate::talk::Talk;
-use crate::translate::{election_fits, failed};
+use crate::service::{Service, SessionKey};
+use crate::stream::ClientStream;
+use crate::upgrade;
 use body::{Fields, Handle, LONGEST_BODY, Refusal, query};
 pub(crate) use origin::Hosts;
 use routes::{Does, Method, ROUTES, Route};
 
-/// How long a session lives if whoever opens it does not say.
+/// The time-to-live of a session whose client names none.
 const USUAL_TTL_MS: u64 = 30_000;
 
 /// Adds all that HTTP has to what gRPC has.
@@ -65,7 +67,7 @@ pub(crate) fn add_routes(grpc: Router, service: &Arc<Service>, hosts: Hosts) -> 
     let guard = move |request: Request, next: Next| async move {
         match origin::check(hosts, &request) {
             Ok(()) => next.run(request).await,
-            Err(failed) => Refusal::from(failed).into_response(),
+            Err(failure) => Refusal::from(failure).into_response(),
         }
     };
     router
@@ -86,7 +88,7 @@ struct Site {
 impl Site {
     async fn serve(&self, route: &Route, request: Request) -> Response {
         self.answer(route, request).await.unwrap_or_else(|refusal| {
-            self.service.node.metrics.refuse(&refusal.failed.code);
+            self.service.node.metrics.refuse(refusal.failure.code);
             refusal.into_response()
         })
     }
@@ -133,26 +135,31 @@ impl Site {
                 fields.finish()?;
                 events::events(&self.service, &caller, handle, hang_up)?
             }
-            Does::Locks => ok(service.locks(&caller, &query(&uri)?)),
-            Does::Sessions => ok(service.sessions(&caller, &query(&uri)?)?),
-            Does::Elections => ok(service.elections(&caller, &query(&uri)?)),
+            Does::Locks => ok(codec::locks(service, &caller, &query(&uri)?)),
+            Does::Sessions => ok(codec::sessions(service, &caller, &query(&uri)?)?),
+            Does::Elections => ok(codec::elections(service, &caller, &query(&uri)?)),
             Does::Why => {
                 let named: v1::Named = query(&uri)?;
                 named_at_all(&named.name, "name")?;
-                ok(service.why(&caller, &named)?)
+                ok(service.why(&caller, &named.name, |at, why| at.reasons(why))?)
             }
-            Does::Graph => ok(service.graph(&caller)?),
-            Does::Status => ok(service.status()),
+            Does::Graph => ok(service.graph(&caller, |at| at.graph())?),
+            Does::Status => ok(codec::status(service.state())),
             Does::ForceRelease => {
                 let take = self.fields(request).await?.read()?;
-                ok(service.force_release(&caller, take).await?)
+                ok(codec::force_release(service, &caller, take).await?)
             }
-            Does::Expel => ok(service.expel(&caller, self.fields(request).await?.read()?).await?),
+            Does::Expel => {
+                let end = self.fields(request).await?.read()?;
+                ok(codec::expel(service, &caller, end).await?)
+            }
             Does::ExpelAll => {
-                ok(service.expel_all(&caller, self.fields(request).await?.read()?).await?)
+                let end = self.fields(request).await?.read()?;
+                ok(codec::expel_all(service, &caller, end).await?)
             }
             Does::Depose => {
-                ok(service.depose(&caller, self.fields(request).await?.read()?).await?)
+                let end = self.fields(request).await?.read()?;
+                ok(codec::depose(service, &caller, end).await?)
             }
             Does::Backup => {
                 caller.may_all(Right::Admin)?;
@@ -160,7 +167,7 @@ impl Site {
                     .node
                     .backup()
                     .await
-                    .map_err(|error| failed(Code::Unavailable, error.to_string()))?;
+                    .map_err(|error| Failure::new(Code::Unavailable, error.to_string()))?;
                 ([(CONTENT_TYPE, "application/octet-stream")], file).into_response()
             }
             Does::Metrics => {
@@ -183,7 +190,7 @@ impl Site {
         let Service { closing, bounds, .. } = &*self.service;
         match closing.run_until_cancelled(Fields::of(request, bounds.patience)).await {
             Some(fields) => fields,
-            None => Err(failed(Code::Unavailable, STOPPING).into()),
+            None => Err(Failure::new(Code::Unavailable, STOPPING).into()),
         }
     }
 
@@ -192,8 +199,9 @@ impl Site {
         if open.ttl_ms == 0 {
             open.ttl_ms = USUAL_TTL_MS;
         }
-        let ask = v1::Ask { what: Some(Asked::Open(open)), ..v1::Ask::default() };
-        match self.service.call(caller, ask).await? {
+        let (key, answered) = self.service.open(caller, codec::new_session(open)).await?;
+        let question = Question { session: SessionId(0), id: 0, key };
+        match codec::reply(question, answered) {
             Told::Opened(v1::Opened { session, key, ttl_ms, deposed, .. }) => {
                 let session = Handle { session, key }.to_string();
                 let mut opened = json!({ "session": session, "ttl_ms": ttl_ms });
@@ -214,9 +222,10 @@ impl Site {
         id: u64,
         asked: Asked,
     ) -> Result<Response, Refusal> {
-        let Handle { session, key } = handle;
-        let ask = v1::Ask { session, key, id, what: Some(asked), received: 0 };
-        Ok(match self.service.call(caller, ask).await? {
+        let session = SessionKey { session: SessionId(handle.session), key: handle.key };
+        let answered = self.service.call(caller, session, codec::ask(asked, id, 0)?).await?;
+        let question = Question { session: session.session, id, key: 0 };
+        Ok(match codec::reply(question, answered) {
             Told::Granted(granted) => ok(granted),
             Told::Released(released) => ok(released),
             Told::Elected(elected) => ok(elected),
@@ -233,9 +242,8 @@ impl Site {
     ) -> Result<Response, Refusal> {
         let v1::ObserveElection { election } = query(uri)?;
         named_at_all(&election, "election")?;
-        caller.may(Right::Observe, &election)?;
-        election_fits(&election)?;
-        let leaders = observation(&self.service, caller, &election.into(), hang_up);
+        let leaders = self.service.observe(caller, &election, hang_up)?;
+        let leaders = leaders.map(|leader| codec::leader(&leader));
         let events = leaders.map(|leader| Event::default().event("leader").json_data(leader));
         Ok(Sse::new(events).keep_alive(KeepAlive::default()).into_response())
     }
@@ -246,20 +254,21 @@ impl Site {
             let all = request.headers().get_all(name).iter().filter_map(|said| said.to_str().ok());
             all.flat_map(|said| said.split(',')).any(|said| said.trim().eq_ignore_ascii_case(value))
         };
-        // Somebody in between who does not know of upgrades leaves out one of them.
+        // A proxy that does not know of upgrades leaves out one of them.
         let wanted = says(UPGRADE, PLAIN) && says(CONNECTION, "upgrade");
         // What would come after it is to be messages.
         let wanted = wanted && request.method() == "GET" && request.body().is_end_stream();
         let upgrading = request.extensions_mut().remove::<OnUpgrade>().filter(|_| wanted);
         let upgrading = upgrading.ok_or_else(|| Refusal {
             status: StatusCode::UPGRADE_REQUIRED,
-            failed: failed(
+            failure: Failure::new(
                 Code::BadRequest,
                 format!("this needs HTTP/1.1 with Connection: Upgrade and Upgrade: {PLAIN}"),
             ),
         })?;
         let hang_up = request.extensions().get().cloned();
-        tokio::spawn(converse(upgrading, Talk::new(self.service.clone(), caller, hang_up)));
+        let stream = ClientStream::new(self.service.clone(), caller, hang_up);
+        tokio::spawn(upgrade::serve(upgrading, stream));
         let headers = [(CONNECTION, "upgrade"), (UPGRADE, PLAIN)];
         Ok((StatusCode::SWITCHING_PROTOCOLS, headers).into_response())
     }
@@ -267,7 +276,9 @@ impl Site {
     fn readiness(&self) -> Response {
         match self.service.node.illness() {
             None => ok(json!({ "status": "ok" })),
-            Some(trouble) => Refusal::from(failed(Code::Unavailable, trouble)).into_response(),
+            Some(trouble) => {
+                Refusal::from(Failure::new(Code::Unavailable, trouble)).into_response()
+            }
         }
     }
 }
@@ -279,23 +290,23 @@ fn ok(answer: impl Serialize) -> Response {
 fn named_at_all(name: &str, parameter: &str) -> Result<(), Refusal> {
     if name.is_empty() {
         let message = format!("a lock or an election needs a name: ?{parameter}=…");
-        return Err(failed(Code::NoName, message).into());
+        return Err(Failure::new(Code::NoName, message).into());
     }
     Ok(())
 }
 
-impl From<v1::Failed> for Refusal {
+impl From<Failure> for Refusal {
     /// A failure as HTTP has it.
-    fn from(failed: v1::Failed) -> Self {
-        let status = Code::parse(&failed.code).map_or(500, Code::http_status);
-        let status = StatusCode::from_u16(status).expect("the table has statuses");
-        Self { status, failed }
+    fn from(failure: Failure) -> Self {
+        let status = StatusCode::from_u16(failure.code.http_status());
+        Self { status: status.expect("the table has statuses"), failure }
     }
 }
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let Self { status, failed } = self;
+        let Self { status, failure } = self;
+        let failed = codec::failed(failure);
         let mut said = json!({ "code": failed.code, "message": failed.message });
         if !failed.cycle.is_empty() {
             said["cycle"] = serde_json::to_value(failed.cycle).unwrap_or(Value::Null);
@@ -340,7 +351,7 @@ async fn no_such_path(request: Request) -> Response {
         None => "GET /openapi.json says what there is".to_owned(),
     };
     let message = format!("there is nothing at {path:?}; {hint}");
-    Refusal::from(failed(Code::NotFound, message)).into_response()
+    Refusal::from(Failure::new(Code::NotFound, message)).into_response()
 }
 
 /// Something is there, but it is asked in another way.
@@ -353,8 +364,8 @@ async fn other_method(request: Request) -> Response {
         });
     let methods = methods.collect::<Vec<_>>().join(", ");
     let message = format!("{path} takes {methods}, not {}", request.method());
-    let failed = failed(Code::BadRequest, message);
-    let mut response = Refusal { status: StatusCode::METHOD_NOT_ALLOWED, failed }.into_response();
+    let failure = Failure::new(Code::BadRequest, message);
+    let mut response = Refusal { status: StatusCode::METHOD_NOT_ALLOWED, failure }.into_response();
     if let Ok(methods) = methods.parse() {
         response.headers_mut().insert(ALLOW, methods);
     }

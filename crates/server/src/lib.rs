@@ -2,39 +2,41 @@
 //!
 //! [`Node`] is the way in. A command is given the time, written to the log, and carried out when it is
 //! on disk on a majority of the members; the answer is given only then. One member is a cluster of one:
-//! the same code, with nobody to wait for.
+//! the same code, with no other to wait for.
 //!
 //! [`Server`] lets clients in.
 //!
-//! * `directory` opens what is on disk, `format` says what that looks like; `migrate` brings directories of version 0.1 up to date,
-//!   `backup` makes new ones from copies.
+//! * `directory` opens the data directory, and `format` is the format of its files; `migrate` converts directories of version
+//!   0.1, `backup` makes new ones from backups.
 //! * `log` keeps the log in files, by way of the crate `conclave-journal`.
 //! * `proposer` gathers commands into entries of the log.
-//! * `state` carries out what is committed; `snapshots` knows when the whole is written down; `hub` tells those concerned,
-//!   and `operator_log` operators.
-//! * `clock` tells the time that commands get; `heart` lets it pass.
-//! * `node` starts all that.
-//! * `service` answers whatever clients may ask, `access` and `tokens` know who may, `keys` hides what lets a client
-//!   act for a session, `translate` stands between their
-//!   language and the machine's.
-//! * `talk` is one client's stream, over `grpc`, which has the methods, or `plain`; `http` is the same for curl; `serve`
-//!   puts them together, behind the socket of `listen`, with `tls` if told so; `admission` bounds how many
-//!   there are, and `idle` closes those on which nothing is asked; `metrics` and `process_metrics` are what is counted,
-//!   and `exposition` how it is written.
+//! * `state` applies what is committed; `snapshots` decides when the state is written down; `dispatch` sends answers and
+//!   events to the queue of each client (`client_queue`), and `operator_log` writes what concerns operators.
+//! * `clock` is the source of log time; `ticker` lets it pass, `disk_watch` watches the free space.
+//! * `node` starts all that; `idle_spinner` keeps its processor from halting, if told so.
+//! * `service` is what clients may ask, in the machine's words (`answer`); `sizes` bounds their texts, `auth` and `tokens`
+//!   know their rights, `keys` digests the keys of sessions.
+//! * Front ends encode those words at the edge: `stream` is a client's stream of `conclave.v1`, over `grpc` or on an
+//!   `upgrade`d connection, `http` is HTTP with JSON; they share `codec`. `serve` puts them together, behind the socket of
+//!   `listen`, with `tls` if told so; `admission` bounds the connections, `idle` closes those without requests;
+//!   `metrics` and `process_metrics` count, and `exposition` writes the figures.
 
-mod access;
 mod admission;
-mod awake;
+mod answer;
+mod auth;
 mod backup;
+mod client_queue;
 mod clock;
+mod codec;
 mod directory;
+mod disk_watch;
+mod dispatch;
 mod exposition;
 mod format;
 mod grpc;
-mod heart;
 mod http;
-mod hub;
 mod idle;
+mod idle_spinner;
 mod keys;
 mod listen;
 mod log;
@@ -43,26 +45,26 @@ mod migrate;
 mod network;
 mod node;
 mod operator_log;
-mod outbound;
-mod plain;
 mod process_metrics;
 mod proposer;
 mod serve;
 mod service;
+mod sizes;
 mod snapshots;
 mod state;
-mod talk;
+mod stream;
+mod ticker;
 mod tls;
 mod tokens;
-mod translate;
+mod upgrade;
 
 use conclave_machine::{Command, Time};
 use serde::{Deserialize, Serialize};
 
 pub use admission::raise_descriptor_limit;
-pub use awake::{is_rationed, keep_awake};
 pub use backup::{Backup, Restored, read_backup, restore};
 pub use clock::{ManualTime, TimeSource};
+pub use idle_spinner::{is_rationed, run_idle_spinner};
 pub use node::{Node, NodeError, Options};
 pub use process_metrics::DROPPED_LOG_LINES;
 pub use serve::{ServeError, ServeOptions, Server};
@@ -88,7 +90,7 @@ pub(crate) struct Batch {
 /// Those of them that came in at one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Part {
-    /// Which node: it tells those who asked what came of it.
+    /// Which node: it answers the clients that sent them.
     origin: u64,
     /// By which that node knows it again.
     number: u64,
@@ -127,7 +129,7 @@ impl std::fmt::Display for Carried {
     }
 }
 
-/// A number that nobody can guess.
+/// A random number that cannot be guessed.
 pub(crate) fn chance() -> u64 {
     getrandom::u64().expect("the system has random numbers")
 }

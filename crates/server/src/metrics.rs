@@ -260,9 +260,9 @@ impl Metrics {
         all.register("clients_cut_off", help, cut_off);
     }
 
-    /// Somebody was refused something.
-    pub(crate) fn refuse(&self, code: &str) {
-        self.refused.get_or_create(&Code { code: code.to_owned() }).inc();
+    /// Counts a request that was answered with an error.
+    pub(crate) fn refuse(&self, code: conclave_api::Code) {
+        self.refused.get_or_create(&Code { code: code.as_str().to_owned() }).inc();
     }
 
     /// When a certificate ends, in seconds since 1970.

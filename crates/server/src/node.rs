@@ -13,19 +13,19 @@ use openraft::Raft;
 use openraft::async_runtime::watch::WatchReceiver;
 use tokio::sync::oneshot;
 
-use crate::awake::Awake;
 use crate::clock::{Clock, TimeSource};
 use crate::directory::{self, Opened, claim};
-use crate::heart::{Beat, Health, Heart, Renewals};
-use crate::hub::{Hub, Renewal, Target, refuse};
+use crate::disk_watch::DiskWatch;
+use crate::dispatch::{Dispatch, Renewal, Target, refuse};
+use crate::idle_spinner::IdleSpinner;
 use crate::log::Log;
 use crate::metrics::{Metrics, Vitals};
 use crate::migrate;
 use crate::network::Alone;
 use crate::proposer::{Haste, Proposer};
 use crate::snapshots::Snapshots;
-use crate::state::State;
-use crate::translate::Eye;
+use crate::state::{MachineAt, State};
+use crate::ticker::{Renewals, Ticker, TickerTask};
 use crate::{Member, Types};
 
 /// The only member of a cluster of one.
@@ -40,7 +40,7 @@ pub struct Options {
     pub config: Config,
     /// After so many commands the whole state is written down, and the log is cut; sooner if they are long.
     pub snapshot_every: u64,
-    /// With what argument this program, started again, calls [`keep_awake`](crate::keep_awake). Without it, processors
+    /// With what argument this program, started again, calls [`run_idle_spinner`](crate::run_idle_spinner). Without it, processors
     /// may sleep between two commands, which takes less power and more time. With it, a process of the lowest
     /// priority keeps one awake, except where control groups share out the time of processors.
     pub awake: Option<&'static str>,
@@ -68,11 +68,11 @@ pub struct Node {
     state: State,
     proposer: Proposer,
     renewals: Arc<Renewals>,
-    health: Arc<Health>,
+    disk: Arc<DiskWatch>,
     clock: Arc<Clock>,
     log: Log,
     pub(crate) metrics: Arc<Metrics>,
-    beat: Beat,
+    ticker: TickerTask,
     /// Whether it is about to stop, and takes no more commands.
     draining: RwLock<bool>,
     snapshots: Snapshots,
@@ -158,7 +158,7 @@ impl Node {
         }
         let raft = openraft::Config {
             cluster_name: "conclave".to_owned(),
-            // A node that is alone is its own majority, and need not wait for anybody.
+            // A node that is alone is its own majority, and waits for no other.
             election_timeout_min: 100,
             election_timeout_max: 200,
             heartbeat_interval: 50,
@@ -173,7 +173,7 @@ impl Node {
             let members = BTreeMap::from([(ID, Member::default())]);
             raft.initialize(members).await.map_err(stopped)?;
         }
-        // Alone, it need not wait until nobody else has been heard of.
+        // Alone, it need not wait until an election timeout has passed.
         raft.trigger().elect(false).await.map_err(stopped)?;
         let wait = raft.wait(Some(Duration::from_secs(30)));
         wait.current_leader(ID, "alone, it leads").await.map_err(stopped)?;
@@ -182,31 +182,31 @@ impl Node {
         linear.map_err(stopped)?;
         state.measure(metrics.clone());
         let clock = Arc::new(Clock::from(state.look(Machine::now), time));
-        let awake = awake.and_then(Awake::new);
-        let proposer = Proposer::new(raft.clone(), state.clone(), clock.clone(), awake);
+        let spinner = awake.and_then(IdleSpinner::new);
+        let proposer = Proposer::new(raft.clone(), state.clone(), clock.clone(), spinner);
         let renewals = Arc::new(Renewals::default());
-        let health = Arc::new(Health::new(directory.clone()));
+        let disk = Arc::new(DiskWatch::new(directory.clone()));
         let snapshots = Snapshots::new(raft.clone(), state.clone(), log.clone(), snapshot_every);
-        let beat = Heart {
+        let ticker = Ticker {
             state: state.clone(),
             clock: clock.clone(),
             proposer: proposer.clone(),
             renewals: renewals.clone(),
-            health: health.clone(),
+            disk: disk.clone(),
             snapshots: snapshots.clone(),
         };
-        let beat = Beat(tokio::spawn(beat.beat()).abort_handle());
+        let ticker = TickerTask(tokio::spawn(ticker.run()).abort_handle());
         let (begun, grants_from) = (clock.now(), state.grants_from());
         let node = Self {
             raft,
             state,
             proposer,
             renewals,
-            health,
+            disk,
             clock,
             log,
             metrics,
-            beat,
+            ticker,
             draining: RwLock::new(false),
             snapshots,
             said,
@@ -259,7 +259,7 @@ impl Node {
     /// nothing is granted and no lease ends, because the time of the log stands still.
     pub(crate) async fn drain(&self) {
         *self.draining.write().unwrap_or_else(PoisonError::into_inner) = true;
-        self.beat.stop();
+        self.ticker.stop();
         self.renewals.refuse_all(STOPPING);
         let (task, last) = oneshot::channel();
         // It changes nothing, and comes after all others.
@@ -269,7 +269,7 @@ impl Node {
         let _ = last.await;
     }
 
-    /// Whoever asks for a lock that others wait for waits, too, and is in no hurry to be written down.
+    /// A request that must queue anyway is not latency-critical: it may wait, so that the next release shares its flush.
     fn haste(&self, command: &Command) -> Haste {
         if let Command::Request { call: Call::Acquire(acquire), .. } = command
             && acquire.patience != Patience::Try
@@ -303,7 +303,7 @@ impl Node {
 
     /// Why nothing is granted at present, if nothing is.
     pub fn trouble(&self) -> Option<String> {
-        let trouble = self.health.trouble().or_else(|| self.snapshots.trouble());
+        let trouble = self.disk.trouble().or_else(|| self.snapshots.trouble());
         trouble.or_else(|| self.waits_for_leases())
     }
 
@@ -320,7 +320,7 @@ impl Node {
         })
     }
 
-    /// Why nothing at all is granted, or will be until somebody does something about it.
+    /// Why nothing at all is granted, or will be until an operator intervenes.
     pub(crate) fn illness(&self) -> Option<String> {
         self.trouble().or_else(|| {
             let stopped = self.raft.metrics().borrow_watched().running_state.clone().err()?;
@@ -331,18 +331,18 @@ impl Node {
     /// All that is counted and measured, as Prometheus reads it.
     pub(crate) fn figures(&self) -> String {
         let (counts, is_ready) = (self.look(Machine::counts), self.illness().is_none());
-        self.metrics.text(&Vitals { counts, is_ready, disk: self.health.disk() })
+        self.metrics.text(&Vitals { counts, is_ready, disk: self.disk.space() })
     }
 
-    /// Changes who is told what, with a look at the machine.
-    pub(crate) fn with_both<T>(&self, work: impl FnOnce(&mut Hub, &Machine) -> T) -> T {
+    /// Works with the registrations of clients and the machine, between two commands.
+    pub(crate) fn with_both<T>(&self, work: impl FnOnce(&mut Dispatch, &Machine) -> T) -> T {
         self.state.with_both(work)
     }
 
     /// Looks at the machine, and at the time.
-    pub(crate) fn see<T>(&self, see: impl FnOnce(Eye<'_>) -> T) -> T {
+    pub(crate) fn see<T>(&self, see: impl FnOnce(MachineAt<'_>) -> T) -> T {
         let now = self.clock.now();
-        self.state.look(|machine| see(Eye { machine, now: now.max(machine.now()) }))
+        self.state.look(|machine| see(MachineAt { machine, now: now.max(machine.now()) }))
     }
 
     /// For how long a session lives on if it is not renewed.
@@ -395,8 +395,8 @@ impl Node {
     }
 
     async fn shut_down(self) -> Result<(), NodeError> {
-        let Self { raft, beat, mut log, _lock, state, proposer, snapshots, directory, .. } = self;
-        drop((beat, state, proposer, snapshots));
+        let Self { raft, ticker, mut log, _lock, state, proposer, snapshots, directory, .. } = self;
+        drop((ticker, state, proposer, snapshots));
         raft.shutdown().await.map_err(stopped)?;
         drop(raft);
         // Its tasks let go of the files one after the other.

@@ -8,9 +8,9 @@ use conclave_machine::Command;
 use openraft::Raft;
 use tokio::sync::mpsc;
 
-use crate::awake::Awake;
 use crate::clock::Clock;
-use crate::hub::{Target, refuse};
+use crate::dispatch::{Target, refuse};
+use crate::idle_spinner::IdleSpinner;
 use crate::node::ID;
 use crate::state::State;
 use crate::{Batch, Part, Types, metrics};
@@ -27,13 +27,13 @@ const LARGEST: usize = 1024;
 #[derive(Clone)]
 pub(crate) struct Proposer {
     queue: mpsc::UnboundedSender<Proposal>,
-    awake: Option<Arc<Awake>>,
+    spinner: Option<Arc<IdleSpinner>>,
 }
 
 /// Something that is to be written.
 struct Proposal {
     command: Command,
-    /// Who is to be told what comes of it.
+    /// Where its answer goes.
     target: Target,
     received: Instant,
     haste: Haste,
@@ -44,8 +44,8 @@ struct Proposal {
 pub(crate) enum Haste {
     /// At once.
     Urgent,
-    /// For a moment: whoever gave it has to wait in any case. If it were written at once, a release that
-    /// comes just then would have to wait for that flush and for its own.
+    /// For a moment. A request that must queue anyway is not latency-critical: delayed, it shares the flush of the next
+    /// release, which would otherwise wait for this flush and for its own.
     Patient,
 }
 
@@ -57,20 +57,20 @@ impl Proposer {
         raft: Raft<Types, State>,
         state: State,
         clock: Arc<Clock>,
-        awake: Option<Awake>,
+        spinner: Option<IdleSpinner>,
     ) -> Self {
         let (queue, proposals) = mpsc::unbounded_channel();
         tokio::spawn(propose(raft, state, clock, proposals));
-        Self { queue, awake: awake.map(Arc::new) }
+        Self { queue, spinner: spinner.map(Arc::new) }
     }
 
-    /// Has a command written and carried out, and its target told what came of it.
+    /// Has a command committed and applied, and its answer sent to the target.
     pub(crate) fn submit(&self, command: Command, target: Target, haste: Haste) {
         let received = metrics::now();
-        if let Some(awake) = &self.awake
+        if let Some(spinner) = &self.spinner
             && haste == Haste::Urgent
         {
-            awake.stir(received);
+            spinner.stir(received);
         }
         let proposal = Proposal { command, target, received, haste };
         if let Err(mpsc::error::SendError(proposal)) = self.queue.send(proposal) {
@@ -137,11 +137,13 @@ async fn propose(
         let operators = operators.collect();
         let parts = |proposal: Proposal| (proposal.command, (proposal.target, proposal.received));
         let (commands, targets) = gathered.drain(..).map(parts).unzip();
-        state.with_hub(|hub| hub.expect(number, targets));
+        state.with_dispatch(|dispatch| dispatch.expect(number, targets));
         let part = Part { origin: ID, number, commands, operators };
         let batch = Batch { at: clock.now(), parts: vec![part] };
         if let Err(error) = raft.client_write(batch).await {
-            state.with_hub(|hub| hub.give_up(number, &format!("the node has stopped: {error}")));
+            state.with_dispatch(|dispatch| {
+                dispatch.give_up(number, &format!("the node has stopped: {error}"));
+            });
         }
     }
 }

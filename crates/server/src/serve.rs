@@ -27,8 +27,8 @@ use tonic::service::Routes;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 
-use crate::access::Access;
 use crate::admission::{self, Admission};
+use crate::auth::Access;
 use crate::grpc::Grpc;
 use crate::http::{self, Hosts};
 use crate::idle::{Activity, Given};
@@ -254,8 +254,8 @@ impl Server {
         let tls = tls.map(Certificates::read).transpose().map_err(ServeError::Tls)?;
         let certificates = tls.clone();
         let access = match &tokens {
-            None => Access::Anybody,
-            Some(path) => Access::Known(read(path)?.into()),
+            None => Access::Open,
+            Some(path) => Access::Tokens(read(path)?.into()),
         };
         // Before the node, so that a port in use costs nothing.
         let bound =
@@ -266,7 +266,7 @@ impl Server {
         if let Some(certificates) = &certificates {
             certificates.measure(&node.metrics);
         }
-        let known = certified || matches!(access, Access::Known(_));
+        let known = certified || matches!(access, Access::Tokens(_));
         let service = Arc::new(Service::new(node, access, bounds));
         let grpc = ConclaveServer::new(Grpc(service.clone()));
         let grpc = grpc.max_decoding_message_size(LONGEST_MESSAGE);

@@ -1,26 +1,31 @@
-//! What can be asked of a node, however it is asked: each method checks who asks, and answers.
+//! What clients may ask of a node, whatever front end they ask by: each method checks the caller's rights, and answers in
+//! the words of the machine.
 
-use std::future::pending;
+use std::future::{pending, ready};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use conclave_api::{Code, v1};
-use conclave_machine::{CallId, Command, Name, Origin, RequestId, SessionId, Token, Via};
+use conclave_api::Code;
+use conclave_machine::{
+    Call, CallId, Command, Counts, ElectionView, Name, Origin, Reply, RequestId, SessionId,
+    SessionView, Token, Via, Why,
+};
+use futures_util::stream::{Stream, StreamExt};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio_util::sync::CancellationToken;
-use v1::ask::What as Asked;
-use v1::tell::What as Told;
 
-use crate::access::{Access, Caller, Right};
-use crate::hub::{Renewal, SingleCall, Target};
+use crate::answer::{Answer, Answered, Failure};
+use crate::auth::{Access, Caller, Right, VisibleLock, VisibleWhy};
+use crate::client_queue::{ClientQueue, Deliveries, Delivery};
+use crate::dispatch::{Renewal, SingleCall, Target};
 use crate::keys;
 use crate::listen::HangUp;
 use crate::node::{Node, STOPPING};
-use crate::outbound::{Answers, Outbound};
-use crate::translate::{self, LABEL, failed, millis};
+use crate::sizes::{self, LABEL};
+use crate::state::{Leader, MachineAt};
 
 /// A node, as clients see it.
 pub(crate) struct Service {
@@ -31,6 +36,61 @@ pub(crate) struct Service {
     pub(crate) access: Access,
     connections: AtomicU64,
     calls: AtomicU64,
+}
+
+/// A session that a client wants to open.
+pub(crate) struct NewSession {
+    pub(crate) name: String,
+    pub(crate) host: String,
+    pub(crate) ttl: Duration,
+    pub(crate) priority: i32,
+    /// Chosen by the client, so that to open again returns the same session; 0 if it does not care.
+    pub(crate) nonce: u64,
+}
+
+/// A session, and the key that lets a client act for it.
+#[derive(Clone, Copy)]
+pub(crate) struct SessionKey {
+    pub(crate) session: SessionId,
+    pub(crate) key: u64,
+}
+
+/// What a client may ask on behalf of a session.
+pub(crate) enum Ask {
+    KeepAlive,
+    Close,
+    /// A call to the machine, by the number that the client gave it; 0 if it gave none.
+    Call {
+        id: u64,
+        received: RequestId,
+        call: Call,
+    },
+}
+
+/// Part of a list, and whether there is more.
+pub(crate) struct Page<T> {
+    pub(crate) items: Vec<T>,
+    pub(crate) more: bool,
+}
+
+/// Which part of a list is asked for.
+pub(crate) struct Range<'a> {
+    pub(crate) prefix: &'a str,
+    /// Only what comes after this name, unless it is empty.
+    pub(crate) after: &'a str,
+    /// At most so many; 0 means the usual number.
+    pub(crate) limit: u32,
+}
+
+/// How a node does.
+pub(crate) struct NodeState {
+    pub(crate) up: Duration,
+    /// The policy for deadlocks.
+    pub(crate) deadlocks: String,
+    pub(crate) counts: Counts,
+    /// Why nothing is granted, if so.
+    pub(crate) trouble: Option<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 /// How much one client may ask for.
@@ -71,8 +131,6 @@ impl Default for Bounds {
 /// For how long a deposed session may not stand again, unless the operator says otherwise.
 const BARRED: Duration = Duration::from_mins(1);
 
-type Answer<T> = Result<T, v1::Failed>;
-
 /// A lease is renewed after this part of what is left of it.
 const RENEWALS: u32 = 3;
 /// And not more often than that.
@@ -91,248 +149,306 @@ impl Service {
         self.access.close();
     }
 
-    /// Somebody is there: the way to it, and what goes that way.
-    pub(crate) fn enter(
+    /// Registers a client: its queue, and the end from which its connection is served.
+    pub(crate) fn register(
         self: &Arc<Self>,
         caller: &Caller,
         hang_up: Option<HangUp>,
-    ) -> (Outbound, Answers) {
+    ) -> (ClientQueue, Deliveries) {
         let connection = self.connections.fetch_add(1, Ordering::Relaxed);
         let cut_off = self.node.metrics.behind.clone();
-        let way = Outbound::new(connection, &self.bounds, hang_up, cut_off);
-        // Whoever has a token is let go with it.
+        let queue = ClientQueue::new(connection, &self.bounds, hang_up, cut_off);
+        // A client with a token is disconnected when the token is revoked.
         let gone = caller.revoked().unwrap_or(&self.closing).child_token();
-        let answers = Answers::new(way.clone(), gone.clone().drop_guard());
-        tokio::spawn(forget_when(gone, self.clone(), way.clone()));
-        (way, answers)
+        let deliveries = Deliveries::new(queue.clone(), gone.clone().drop_guard());
+        tokio::spawn(forget_when(gone, self.clone(), queue.clone()));
+        (queue, deliveries)
     }
 
-    /// Answers one question by itself. What has to wait is answered when the wait is over; if the call is given
-    /// up before, so is the wait.
-    pub(crate) async fn call(&self, caller: &Caller, ask: v1::Ask) -> Answer<Told> {
-        let v1::Ask { session, id, received, key, what } = ask;
-        let what = what.ok_or_else(nothing)?;
-        may_ask(caller, &what)?;
-        let session = SessionId(session);
-        match what {
-            Asked::Echo(echo) => return Ok(Told::Echo(echo)),
-            Asked::Open(open) => {
-                let (command, key) = caller.open(&open)?;
-                let told = self.done(command).await?;
-                return Ok(match told {
-                    Told::Opened(opened) => Told::Opened(v1::Opened { key, ..opened }),
-                    told => told,
-                });
-            }
-            Asked::Attach(_) | Asked::Observe(_) | Asked::Unobserve(_) => {
-                return Err(failed(Code::BadRequest, "this needs a stream"));
-            }
-            _ => self.check_key(caller, session, key)?,
+    /// Opens a session by a single call; returns its key, too.
+    pub(crate) async fn open(
+        &self,
+        caller: &Caller,
+        open: NewSession,
+    ) -> Result<(u64, Answered), Failure> {
+        let (command, key) = caller.open(open)?;
+        Ok((key, self.done(command).await?))
+    }
+
+    /// Answers a single call on behalf of a session. A request that has to wait is answered when the wait is over; if
+    /// the client gives up the call before, the wait ends.
+    pub(crate) async fn call(&self, caller: &Caller, session: SessionKey, ask: Ask) -> Answer {
+        if let Ask::Call { call, .. } = &ask {
+            check_rights(caller, call)?;
         }
-        match what {
-            Asked::KeepAlive(_) => {
+        self.check_key(caller, session)?;
+        let SessionKey { session, .. } = session;
+        match ask {
+            Ask::KeepAlive => {
                 let (told, answer) = oneshot::channel();
                 let target = Target::Caller(told);
                 let renewal = Renewal { sessions: vec![session], strange: Vec::new(), target };
                 self.node.keep_alive(renewal);
-                match answered(answer).await? {
-                    Told::Alive(alive) if !alive.gone.is_empty() => Err(unknown(session)),
-                    told => Ok(told),
+                let answered = answered(answer).await?;
+                match &answered.reply {
+                    Reply::Alive { gone, .. } if !gone.is_empty() => Err(unknown(session)),
+                    _ => Ok(answered),
                 }
             }
-            Asked::Close(_) => self.done(Command::Close { session }).await,
-            what => {
-                let (request, received) = (number(id)?, RequestId(received));
+            Ask::Close => self.done(Command::Close { session }).await,
+            Ask::Call { id, received, call: asked } => {
                 let call = CallId {
                     node: self.node.id(),
                     call: self.calls.fetch_add(1, Ordering::Relaxed),
                 };
                 let (told, answer) = oneshot::channel();
                 let (number, numbered) = oneshot::channel();
-                let via = Via::Call(call);
-                let what = translate::call(what)?;
-                let command = Command::Request { session, request, received, via, call: what };
+                let (request, command) = request(session, id, received, Via::Call(call), asked)?;
                 let node = Arc::downgrade(&self.node);
                 let mut interest = Interest { node, session, request, numbered, call, lasts: true };
-                self.node.submit(command, Target::Call(SingleCall { told, number }));
-                let mut told = tokio::select! {
+                self.node.submit(command, Target::Call(SingleCall { answer: told, number }));
+                let mut answer = tokio::select! {
                     biased;
-                    told = self.outcome(session, answer) => told,
-                    // A client whose token is gone is not waited for: the node hangs up for it.
-                    failed = self.revoked(caller) => return Err(failed),
+                    answer = self.outcome(session, answer) => answer,
+                    // The node hangs up for a client whose token was revoked.
+                    failure = self.revoked(caller) => return Err(failure),
                 };
                 interest.lasts = false;
-                if let Err(failed) = &mut told {
-                    caller.hide_in_failure(failed);
+                if let Err(failure) = &mut answer {
+                    caller.hide_in_failure(failure);
                 }
-                told
+                answer
             }
         }
     }
 
-    /// Waits for the answer to a request. While that takes, the session lives on, for its client is there; from the
-    /// answer on it has to be kept alive. When the server closes, nothing more is granted, and to wait is no use.
-    async fn outcome(&self, session: SessionId, answer: oneshot::Receiver<Told>) -> Answer<Told> {
+    /// The leader of an election, now and whenever it changes.
+    pub(crate) fn observe(
+        self: &Arc<Self>,
+        caller: &Caller,
+        election: &str,
+        hang_up: Option<HangUp>,
+    ) -> Result<impl Stream<Item = Arc<Leader>> + Send + 'static + use<>, Failure> {
+        caller.may(Right::Observe, election)?;
+        sizes::election(election)?;
+        let election = Name::from(election);
+        let (queue, deliveries) = self.register(caller, hang_up);
+        let now = self.node.now();
+        self.node.with_both(|dispatch, machine| {
+            dispatch.observe(&election, &queue);
+            // The leader may have led for long since the last command.
+            let at = MachineAt { machine, now: now.max(machine.now()) };
+            let leader = Arc::new(at.leader(&election));
+            queue.push(Delivery::Leader { id: 0, leader });
+        });
+        Ok(deliveries.filter_map(|delivery| {
+            ready(match delivery {
+                Delivery::Leader { leader, .. } => Some(leader),
+                Delivery::Answer(..) | Delivery::Event { .. } => None,
+            })
+        }))
+    }
+
+    /// Waits for the answer to a request. Meanwhile the node renews the session, since its client is connected; from the
+    /// answer on the client has to. When the server closes, nothing more is granted, so the wait ends.
+    async fn outcome(&self, session: SessionId, answer: oneshot::Receiver<Answer>) -> Answer {
         let mut answer = pin!(answered(answer));
         loop {
-            // As often as a client would that renews its lease in time, by what is left of it.
+            // As often as a client that renews its lease in time: after a part of what is left of it.
             let left = self.node.left(session).unwrap_or(Duration::MAX) / RENEWALS;
             let left = left.max(SHORTEST_RENEWAL);
             tokio::select! {
                 biased;
-                told = &mut answer => return told,
+                answer = &mut answer => return answer,
                 () = self.closing.cancelled() => {
-                    return Err(failed(Code::Unavailable, STOPPING));
+                    return Err(Failure::new(Code::Unavailable, STOPPING));
                 }
                 () = tokio::time::sleep(left) => {
                     let (sessions, strange) = (vec![session], Vec::new());
-                    self.node.keep_alive(Renewal { sessions, strange, target: Target::Nobody });
+                    self.node.keep_alive(Renewal { sessions, strange, target: Target::Discard });
                 }
             }
         }
     }
 
-    /// Waits until a caller's token is revoked, and says so. When the server closes, all tokens are revoked, too, but
-    /// that is not why a wait ends.
-    async fn revoked(&self, caller: &Caller) -> v1::Failed {
+    /// Waits until a caller's token is revoked. When the server closes, all tokens are revoked, too, and the failure
+    /// says that the server closes.
+    async fn revoked(&self, caller: &Caller) -> Failure {
         match caller.revoked() {
             Some(revoked) => revoked.cancelled().await,
             None => pending().await,
         }
         if self.closing.is_cancelled() {
-            return failed(Code::Unavailable, STOPPING);
+            return Failure::new(Code::Unavailable, STOPPING);
         }
         let message =
             "this token was revoked, or its rights were changed; ask again with one that is known";
-        failed(Code::Unauthenticated, message)
+        Failure::new(Code::Unauthenticated, message)
     }
 
-    /// Has a command carried out.
-    async fn done(&self, command: Command) -> Answer<Told> {
+    /// Has a command committed and applied.
+    async fn done(&self, command: Command) -> Answer {
         let (told, answer) = oneshot::channel();
         self.node.submit(command, Target::Caller(told));
         answered(answer).await
     }
 
     /// Whether a client may act for a session: it has to know the key, and to show the token that opened it.
-    pub(crate) fn check_key(&self, caller: &Caller, session: SessionId, key: u64) -> Answer<()> {
+    pub(crate) fn check_key(&self, caller: &Caller, session: SessionKey) -> Result<(), Failure> {
+        let SessionKey { session, key } = session;
         let shown = keys::digest(key);
         let right = self.node.look(|machine| {
             let known = machine.key(session);
             known.is_some_and(|(key, opened_by)| key.is(&shown) && caller.is(opened_by))
         });
-        // Whether it exists is nobody's business who may not act for it.
+        // A caller that may not act for a session does not learn whether it exists.
         if right { Ok(()) } else { Err(unknown(session)) }
     }
 
-    pub(crate) fn locks(&self, caller: &Caller, list: &v1::ListLocks) -> v1::LockList {
-        let most = page(list.limit);
-        let after = (!list.after.is_empty()).then_some(list.after.as_str());
-        let mut locks: Vec<v1::Lock> = self.node.see(|eye| {
-            let locks = eye.machine.locks(&list.prefix, after);
-            let locks = locks.filter(|lock| caller.sees(&lock.name));
-            let locks = locks.take(most + 1).map(|lock| eye.lock(lock, false));
-            locks.map(|lock| caller.hide_in_lock(lock)).collect()
-        });
-        let more = locks.len() > most;
-        locks.truncate(most);
-        v1::LockList { locks, more }
-    }
-
-    pub(crate) fn sessions(
+    /// The locks that a caller may see, by name.
+    pub(crate) fn locks<T>(
         &self,
         caller: &Caller,
-        list: &v1::ListSessions,
-    ) -> Answer<v1::SessionList> {
-        caller.may_all(Right::Observe)?;
-        let most = page(list.limit);
-        let mut sessions: Vec<v1::Session> = self.node.see(|eye| {
-            let sessions = eye.machine.sessions(Some(SessionId(list.after)));
-            sessions.take(most + 1).map(|session| eye.session(session)).collect()
-        });
-        let more = sessions.len() > most;
-        sessions.truncate(most);
-        Ok(v1::SessionList { sessions, more })
+        range: &Range<'_>,
+        encode: impl Fn(MachineAt<'_>, VisibleLock) -> T,
+    ) -> Page<T> {
+        let after = (!range.after.is_empty()).then_some(range.after);
+        self.node.see(|at| {
+            let locks = at.machine.locks(range.prefix, after);
+            let locks = locks.filter(|lock| caller.sees(&lock.name));
+            page(range.limit, locks.map(|lock| encode(at, caller.visible_lock(lock))))
+        })
     }
 
-    pub(crate) fn elections(&self, caller: &Caller, list: &v1::ListElections) -> v1::ElectionList {
-        let most = page(list.limit);
-        let mut elections: Vec<v1::Election> = self.node.see(|eye| {
-            let elections = eye.machine.elections().filter(|election| {
+    /// The sessions after one, the oldest first.
+    pub(crate) fn sessions<T>(
+        &self,
+        caller: &Caller,
+        after: SessionId,
+        limit: u32,
+        encode: impl Fn(MachineAt<'_>, SessionView) -> T,
+    ) -> Result<Page<T>, Failure> {
+        caller.may_all(Right::Observe)?;
+        Ok(self.node.see(|at| {
+            let sessions = at.machine.sessions(Some(after));
+            page(limit, sessions.map(|session| encode(at, session)))
+        }))
+    }
+
+    /// The elections that a caller may see, by name.
+    pub(crate) fn elections<T>(
+        &self,
+        caller: &Caller,
+        range: &Range<'_>,
+        encode: impl Fn(MachineAt<'_>, ElectionView) -> T,
+    ) -> Page<T> {
+        self.node.see(|at| {
+            let elections = at.machine.elections().filter(|election| {
                 let name: &str = &election.name;
-                name.starts_with(&list.prefix) && name > list.after.as_str() && caller.sees(name)
+                name.starts_with(range.prefix) && name > range.after && caller.sees(name)
             });
-            elections.take(most + 1).map(|election| eye.election(election)).collect()
-        });
-        let more = elections.len() > most;
-        elections.truncate(most);
-        v1::ElectionList { elections, more }
+            page(range.limit, elections.map(|election| encode(at, election)))
+        })
     }
 
-    pub(crate) fn why(&self, caller: &Caller, named: &v1::Named) -> Answer<v1::Reasons> {
-        caller.may(Right::Observe, &named.name)?;
-        Ok(caller.hide_in_reasons(self.node.see(|eye| eye.why(&named.name))))
+    /// Why a lock cannot be had or an election cannot be led. What operators took is part of it even if it is free.
+    pub(crate) fn why<T>(
+        &self,
+        caller: &Caller,
+        name: &str,
+        encode: impl FnOnce(MachineAt<'_>, VisibleWhy) -> T,
+    ) -> Result<T, Failure> {
+        caller.may(Right::Observe, name)?;
+        Ok(self.node.see(|at| {
+            let forced = at.machine.forced().filter(|forced| &*forced.name == name);
+            let forced = forced.cloned().collect();
+            let why = match at.machine.why(name) {
+                Some(why) => caller.visible_why(Why { forced, ..why }),
+                None => VisibleWhy { forced, ..VisibleWhy::default() },
+            };
+            encode(at, why)
+        }))
     }
 
-    pub(crate) fn graph(&self, caller: &Caller) -> Answer<v1::WaitGraph> {
+    /// The wait-for graph.
+    pub(crate) fn graph<T>(
+        &self,
+        caller: &Caller,
+        encode: impl FnOnce(MachineAt<'_>) -> T,
+    ) -> Result<T, Failure> {
         caller.may_all(Right::Observe)?;
-        Ok(self.node.see(|eye| eye.graph()))
+        Ok(self.node.see(encode))
     }
 
+    /// Takes a lock from the holder with this token, or from all holders.
     pub(crate) async fn force_release(
         &self,
         caller: &Caller,
-        take: v1::TakeLock,
-    ) -> Answer<v1::Done> {
-        caller.may(Right::Admin, &take.lock)?;
-        translate::lock_fits(&take.lock)?;
-        let (lock, token) = (take.lock.into(), take.token.map(Token));
-        let reason = reason(take.reason)?;
-        self.administer(caller, Command::ForceRelease { lock, token, reason }).await?;
-        Ok(v1::Done {})
+        lock: String,
+        token: Option<u64>,
+        reason: String,
+    ) -> Result<(), Failure> {
+        caller.may(Right::Admin, &lock)?;
+        sizes::lock(&lock)?;
+        let (lock, token) = (lock.into(), token.map(Token));
+        let reason = self::reason(reason)?;
+        self.administer(caller, Command::ForceRelease { lock, token, reason }).await.map(drop)
     }
 
-    pub(crate) async fn expel(&self, caller: &Caller, end: v1::EndSession) -> Answer<v1::Done> {
+    /// Ends a session.
+    pub(crate) async fn expel(
+        &self,
+        caller: &Caller,
+        session: SessionId,
+        reason: String,
+    ) -> Result<(), Failure> {
         caller.may_all(Right::Admin)?;
-        let (session, reason) = (SessionId(end.session), reason(end.reason)?);
-        self.administer(caller, Command::Expel { session, reason }).await?;
-        Ok(v1::Done {})
+        let reason = self::reason(reason)?;
+        self.administer(caller, Command::Expel { session, reason }).await.map(drop)
     }
 
+    /// Ends all sessions of one origin, and says how many there were. One of the three has to be given.
     pub(crate) async fn expel_all(
         &self,
         caller: &Caller,
-        end: v1::EndSessions,
-    ) -> Answer<v1::Expelled> {
+        (opened_by, host, address): (&str, &str, &str),
+        reason: String,
+    ) -> Result<u64, Failure> {
         caller.may_all(Right::Admin)?;
-        let v1::EndSessions { opened_by, host, address, reason } = end;
-        let origin = match (opened_by.as_str(), host.as_str(), address.as_str()) {
+        let origin = match (opened_by, host, address) {
             (name, "", "") if !name.is_empty() => Origin::Token(name.into()),
             ("", host, "") if !host.is_empty() => Origin::Host(host.into()),
             ("", "", address) if !address.is_empty() => Origin::Address(address.into()),
             _ => {
                 let message = "whose sessions? one of `opened_by`, `host` and `address` is needed";
-                return Err(failed(Code::BadRequest, message));
+                return Err(Failure::new(Code::BadRequest, message));
             }
         };
         let reason = self::reason(reason)?;
-        match self.administer(caller, Command::ExpelAll { origin, reason }).await? {
-            Told::Expelled(expelled) => Ok(expelled),
-            _ => Ok(v1::Expelled::default()),
+        match self.administer(caller, Command::ExpelAll { origin, reason }).await?.reply {
+            Reply::Expelled { sessions } => Ok(sessions),
+            _ => Ok(0),
         }
     }
 
-    pub(crate) async fn depose(&self, caller: &Caller, end: v1::EndLeadership) -> Answer<v1::Done> {
-        caller.may(Right::Admin, &end.election)?;
-        translate::election_fits(&end.election)?;
-        let v1::EndLeadership { election, barred_ms, at_once, .. } = end;
-        let (election, reason) = (election.into(), reason(end.reason)?);
-        let barred = barred_ms.map_or(BARRED, Duration::from_millis);
-        self.administer(caller, Command::Depose { election, reason, barred, at_once }).await?;
-        Ok(v1::Done {})
+    /// Ends a leadership, and bars the deposed session for a time.
+    pub(crate) async fn depose(
+        &self,
+        caller: &Caller,
+        election: String,
+        barred: Option<Duration>,
+        at_once: bool,
+        reason: String,
+    ) -> Result<(), Failure> {
+        caller.may(Right::Admin, &election)?;
+        sizes::election(&election)?;
+        let (election, reason) = (election.into(), self::reason(reason)?);
+        let barred = barred.unwrap_or(BARRED);
+        let depose = Command::Depose { election, reason, barred, at_once };
+        self.administer(caller, depose).await.map(drop)
     }
 
-    async fn administer(&self, caller: &Caller, command: Command) -> Answer<Told> {
+    async fn administer(&self, caller: &Caller, command: Command) -> Answer {
         let (told, answer) = oneshot::channel();
         let target = match caller.name() {
             Some(name) => Target::Operator(name.to_owned(), told),
@@ -342,29 +458,19 @@ impl Service {
         answered(answer).await
     }
 
-    pub(crate) fn status(&self) -> v1::NodeStatus {
+    pub(crate) fn state(&self) -> NodeState {
         let (counts, warnings) =
             self.node.look(|machine| (machine.counts(), machine.nearly_full()));
-        v1::NodeStatus {
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            up_ms: millis(self.node.up()),
-            deadlocks: self.node.look(|machine| machine.config().deadlocks.to_string()),
-            sessions: counts.sessions as u64,
-            locks: counts.locks as u64,
-            holds: counts.holds as u64,
-            waits: counts.waits as u64,
-            elections: counts.elections as u64,
-            trouble: self.node.trouble().unwrap_or_default(),
-            warnings,
-        }
+        let deadlocks = self.node.look(|machine| machine.config().deadlocks.to_string());
+        NodeState { up: self.node.up(), deadlocks, counts, trouble: self.node.trouble(), warnings }
     }
 }
 
-/// When a client has gone, or has to, nothing is sent to it any more.
-async fn forget_when(gone: CancellationToken, service: Arc<Service>, way: Outbound) {
+/// Removes a client when it has disconnected or its connection has to end.
+async fn forget_when(gone: CancellationToken, service: Arc<Service>, queue: ClientQueue) {
     gone.cancelled().await;
-    way.end();
-    service.node.with_both(|hub, _| hub.forget(way.connection()));
+    queue.end();
+    service.node.with_both(|dispatch, _| dispatch.forget(queue.connection()));
 }
 
 /// A request that a single call awaits the answer to. If the call is given up, the node hangs up for it: the wait
@@ -388,7 +494,7 @@ impl Drop for Interest {
         let (node, session, call) = (self.node.clone(), self.session, self.call);
         let hang_up = move |request| {
             if let Some(node) = node.upgrade() {
-                node.submit(Command::HangUp { session, request, call }, Target::Nobody);
+                node.submit(Command::HangUp { session, request, call }, Target::Discard);
             }
         };
         if self.request != RequestId(0) {
@@ -408,61 +514,65 @@ impl Drop for Interest {
     }
 }
 
-async fn answered(answer: oneshot::Receiver<Told>) -> Answer<Told> {
-    match answer.await {
-        Ok(Told::Failed(failed)) => Err(failed),
-        Ok(told) => Ok(told),
-        Err(_) => Err(failed(Code::Unavailable, "the node has stopped")),
-    }
+async fn answered(answer: oneshot::Receiver<Answer>) -> Answer {
+    let stopped = || Err(Failure::new(Code::Unavailable, "the node has stopped"));
+    answer.await.unwrap_or_else(|_| stopped())
 }
 
-/// Whether somebody may ask this, as far as names are concerned.
-pub(crate) fn may_ask(caller: &Caller, what: &Asked) -> Answer<()> {
-    match what {
-        Asked::Acquire(acquire) => {
+/// Whether a caller may make this call, as far as names are concerned.
+pub(crate) fn check_rights(caller: &Caller, call: &Call) -> Result<(), Failure> {
+    match call {
+        Call::Acquire(acquire) => {
             acquire.wants.iter().try_for_each(|want| caller.may(Right::Lock, &want.lock))
         }
-        Asked::Campaign(campaign) => caller.may(Right::Lock, &campaign.election),
-        Asked::Observe(observe) => caller.may(Right::Observe, &observe.election),
+        Call::Campaign(campaign) => caller.may(Right::Lock, &campaign.election),
         // What a session has, it may give back and change.
         _ => Ok(()),
     }
 }
 
-/// The number of a request, as a client gives it.
-pub(crate) fn number(id: u64) -> Answer<RequestId> {
+/// The command for a call, and the number that the client gave it.
+pub(crate) fn request(
+    session: SessionId,
+    id: u64,
+    received: RequestId,
+    via: Via,
+    call: Call,
+) -> Result<(RequestId, Command), Failure> {
     let request = RequestId(id);
     if request.is_allotted() {
-        return Err(failed(Code::BadRequest, "the number of a request has to be below 2^63"));
+        let message = "the number of a request has to be below 2^63";
+        return Err(Failure::new(Code::BadRequest, message));
     }
-    Ok(request)
+    sizes::check(&call)?;
+    Ok((request, Command::Request { session, request, received, via, call }))
 }
 
-fn reason(reason: String) -> Answer<Name> {
-    translate::fits(&reason, LABEL, "a reason")?;
-    // What separates records is no reason, either.
+fn reason(reason: String) -> Result<Name, Failure> {
+    sizes::text(&reason, LABEL, "a reason")?;
+    // Characters that separate records are blank, too.
     let blank = |c: char| c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c);
     if reason.chars().all(blank) {
-        return Err(failed(Code::BadRequest, "a reason is needed; it is recorded"));
+        return Err(Failure::new(Code::BadRequest, "a reason is needed; it is recorded"));
     }
     Ok(reason.into())
 }
 
-/// How many of something are listed at once.
-fn page(limit: u32) -> usize {
-    match limit {
+/// The first items of a list.
+fn page<T>(limit: u32, items: impl Iterator<Item = T>) -> Page<T> {
+    let most = match limit {
         0 => 1000,
         limit => limit.min(10_000) as usize,
-    }
+    };
+    let mut items: Vec<T> = items.take(most + 1).collect();
+    let more = items.len() > most;
+    items.truncate(most);
+    Page { items, more }
 }
 
-pub(crate) fn nothing() -> v1::Failed {
-    failed(Code::BadRequest, "nothing is asked")
-}
-
-pub(crate) fn unknown(session: SessionId) -> v1::Failed {
+pub(crate) fn unknown(session: SessionId) -> Failure {
     let message = format!(
         "there is no session {session}, or its key or its token is another; it may have expired"
     );
-    failed(Code::UnknownSession, message)
+    Failure::new(Code::UnknownSession, message)
 }

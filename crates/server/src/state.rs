@@ -4,15 +4,18 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
-use conclave_machine::{Command, Config, Machine, RequestId, Snapshot, Time};
+use conclave_machine::{
+    Command, Config, ElectionView, Machine, Name, RequestId, Snapshot, Tenure, Time, Token, Who,
+};
 use futures_util::{Stream, TryStreamExt};
 use openraft::alias::{LogIdOf, SnapshotMetaOf, SnapshotOf, StoredMembershipOf};
 use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder};
 
+use crate::dispatch::Dispatch;
 use crate::format::snapshot::{Saved, Settings, read, write};
-use crate::hub::Hub;
 use crate::metrics::{Meter, Metrics};
 use crate::node::ID;
 use crate::operator_log::Before;
@@ -34,7 +37,7 @@ struct Inner {
     since: u64,
     /// A snapshot that is on disk, which the log has not been told of.
     written: Option<Saved>,
-    hub: Hub,
+    dispatch: Dispatch,
     meter: Option<Meter>,
 }
 
@@ -93,19 +96,74 @@ impl State {
         self.lock().meter = Some(Meter::new(metrics));
     }
 
-    /// Changes who is told what.
-    pub(crate) fn with_hub<T>(&self, work: impl FnOnce(&mut Hub) -> T) -> T {
-        work(&mut self.lock().hub)
+    /// Works with the registrations of clients.
+    pub(crate) fn with_dispatch<T>(&self, work: impl FnOnce(&mut Dispatch) -> T) -> T {
+        work(&mut self.lock().dispatch)
     }
 
-    /// Changes who is told what, with a look at the machine in between two commands.
-    pub(crate) fn with_both<T>(&self, work: impl FnOnce(&mut Hub, &Machine) -> T) -> T {
+    /// Works with the registrations of clients and the machine, between two commands.
+    pub(crate) fn with_both<T>(&self, work: impl FnOnce(&mut Dispatch, &Machine) -> T) -> T {
         let inner = &mut *self.lock();
-        work(&mut inner.hub, &inner.machine)
+        work(&mut inner.dispatch, &inner.machine)
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().expect("a command never panics")
+    }
+}
+
+/// The machine as it is seen at a moment, which may be later than its last command.
+#[derive(Clone, Copy)]
+pub(crate) struct MachineAt<'a> {
+    pub(crate) machine: &'a Machine,
+    pub(crate) now: Time,
+}
+
+/// The leader of an election, as it is seen at a moment.
+pub(crate) struct Leader {
+    pub(crate) election: Name,
+    /// None while the election has no leader.
+    pub(crate) leadership: Option<LeadershipAt>,
+}
+
+/// A leadership, with spans of time instead of times.
+pub(crate) struct LeadershipAt {
+    pub(crate) who: Who,
+    pub(crate) term: Token,
+    pub(crate) value: Vec<u8>,
+    /// For how long it has lasted.
+    pub(crate) lasts: Duration,
+    pub(crate) tenure: Tenure,
+}
+
+impl MachineAt<'_> {
+    /// How long ago a time was.
+    pub(crate) fn ago(self, since: Time) -> Duration {
+        self.now.since(since)
+    }
+
+    /// What is left of a span that was measured at the last command.
+    pub(crate) fn left(self, span: Duration) -> Duration {
+        span.saturating_sub(self.now.since(self.machine.now()))
+    }
+
+    /// The leader of an election.
+    pub(crate) fn leader(self, election: &str) -> Leader {
+        let mut view = self.machine.election(election);
+        let leadership = view.as_mut().and_then(|view| self.leadership(view));
+        Leader { election: election.into(), leadership }
+    }
+
+    /// Takes the leadership out of the view of an election.
+    pub(crate) fn leadership(self, election: &mut ElectionView) -> Option<LeadershipAt> {
+        let tenure = match election.tenure {
+            Tenure::Unquestioned => Tenure::Unquestioned,
+            Tenure::Yields { left } => Tenure::Yields { left: self.left(left) },
+            Tenure::Deposed { cause, left } => Tenure::Deposed { cause, left: self.left(left) },
+        };
+        let (leader, (who, since)) = election.leader.take().zip(election.who.take())?;
+        let (term, value, lasts) = (leader.term, leader.value, self.ago(since));
+        Some(LeadershipAt { who, term, value, lasts, tenure })
     }
 }
 
@@ -125,7 +183,7 @@ impl Inner {
             settings: saved.settings.clone(),
             since: 0,
             written: None,
-            hub: Hub::default(),
+            dispatch: Dispatch::default(),
             meter: None,
         })
     }
@@ -146,13 +204,13 @@ impl Inner {
     }
 
     fn carry_out_part(&mut self, at: Time, part: Part) {
-        let Self { machine, hub, meter, since, .. } = self;
+        let Self { machine, dispatch, meter, since, .. } = self;
         *since += part.commands.len() as u64;
         if let Some(meter) = meter {
             meter.entry(part.commands.len());
         }
         // What came in at another node is answered there.
-        let mut targets = if part.origin == ID { hub.expected(part.number) } else { None };
+        let mut targets = if part.origin == ID { dispatch.expected(part.number) } else { None };
         let mut operators = part.operators.iter().peekable();
         for (nth, command) in (0..).zip(part.commands) {
             let asked = match command {
@@ -162,7 +220,7 @@ impl Inner {
                 Command::Request { session, request, .. } => Some((session, request)),
                 _ => None,
             };
-            // Nobody waits while the log is read again after a restart.
+            // While the log is read again after a restart, no client waits for answers.
             let (target, received) = targets.as_mut().and_then(Iterator::next).unzip();
             let by = operators.next_if(|(order, _)| *order == nth).map(|(_, name)| name.as_str());
             // Nothing is logged again while the log is read after a restart.
@@ -175,12 +233,12 @@ impl Inner {
             if let Some(meter) = meter {
                 meter.carried(asked, received, &answer, &events);
             }
-            // Who has waited for a lock is in more of a hurry than who has given it back.
-            hub.announce_answers(&mut events, machine);
+            // First the client that waited for a lock, since it can go on only now; then the one that released it.
+            dispatch.announce_answers(&mut events, machine);
             if let Some(target) = target {
-                hub.answer(target, asked, answer, machine);
+                dispatch.answer(target, asked, answer, machine);
             }
-            hub.announce(events, machine);
+            dispatch.announce(events, machine);
         }
     }
 }
@@ -235,8 +293,8 @@ impl RaftStateMachine<Types> for State {
         let inner = Inner::restore(&Saved::from_file(&file)?)?;
         write(&self.file, &file)?;
         let mut present = self.lock();
-        let (hub, meter) = (std::mem::take(&mut present.hub), present.meter.take());
-        *present = Inner { hub, meter, ..inner };
+        let (dispatch, meter) = (std::mem::take(&mut present.dispatch), present.meter.take());
+        *present = Inner { dispatch, meter, ..inner };
         Ok(())
     }
 

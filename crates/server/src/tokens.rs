@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
-use crate::access::Rights;
+use crate::auth::Rights;
 
 /// What the holder of a token may do: to names that begin with one of these. An empty text is the
 /// beginning of every name.

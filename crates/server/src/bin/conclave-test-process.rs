@@ -16,7 +16,7 @@ async fn main() {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments[..] {
         // What a node of the next role starts beside itself.
-        ["awake"] => conclave_server::keep_awake().expect("it can be the last of all"),
+        ["awake"] => conclave_server::run_idle_spinner().expect("it can be the last of all"),
         ["awake-node", directory] => awake_node(directory).await,
         ["acquire", directory] => acquire(directory).await,
         ["serve", address, directory] => serve(address, directory).await,

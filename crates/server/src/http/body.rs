@@ -11,7 +11,7 @@ use conclave_api::{Code, v1};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::translate::failed;
+use crate::answer::Failure;
 
 /// The longest body, in bytes.
 pub(crate) const LONGEST_BODY: usize = conclave_api::LONGEST_MESSAGE;
@@ -20,12 +20,12 @@ pub(crate) const LONGEST_BODY: usize = conclave_api::LONGEST_MESSAGE;
 #[derive(Debug)]
 pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
-    pub(crate) failed: v1::Failed,
+    pub(crate) failure: Failure,
 }
 
 impl Refusal {
     fn bad(message: impl Into<String>) -> Self {
-        failed(Code::BadRequest, message).into()
+        Failure::new(Code::BadRequest, message).into()
     }
 }
 
@@ -75,7 +75,10 @@ impl Fields {
     pub(crate) async fn of(request: Request, patience: Duration) -> Result<Self, Refusal> {
         let too_large = || Refusal {
             status: StatusCode::PAYLOAD_TOO_LARGE,
-            failed: failed(Code::TooLarge, format!("a body may have at most {LONGEST_BODY} bytes")),
+            failure: Failure::new(
+                Code::TooLarge,
+                format!("a body may have at most {LONGEST_BODY} bytes"),
+            ),
         };
         // What is announced need not be waited for.
         if request.body().size_hint().lower() > LONGEST_BODY as u64 {
@@ -84,7 +87,7 @@ impl Fields {
         let body = tokio::time::timeout(patience, Bytes::from_request(request, &())).await;
         let body = body.map_err(|_| Refusal {
             status: StatusCode::REQUEST_TIMEOUT,
-            failed: failed(Code::BadRequest, "the body did not come"),
+            failure: Failure::new(Code::BadRequest, "the body did not come"),
         })?;
         let body = body.map_err(|rejection| match rejection.status() {
             StatusCode::PAYLOAD_TOO_LARGE => too_large(),
@@ -249,7 +252,7 @@ mod tests {
         let long = fields(r#"{"wants":[{"lock":"a","mode":"shared"}],"timeout_ms":0}"#).acquire();
         assert_eq!(short.expect("it is read"), long.expect("it is read"));
         let both = fields(r#"{"lock":"a","wants":[]}"#).acquire().expect_err("which is meant?");
-        assert_eq!(both.failed.message, "either `lock` or `wants`");
+        assert_eq!(both.failure.message, "either `lock` or `wants`");
     }
 
     #[test]
@@ -268,7 +271,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        let wrong = |text: &str| fields(text).acquire().expect_err("it is wrong").failed.message;
+        let wrong = |text: &str| fields(text).acquire().expect_err("it is wrong").failure.message;
         let message = wrong(r#"{"lock":"a","timeout_ms":"long"}"#);
         assert!(message.starts_with("`timeout_ms`: invalid type: string"), "{message}");
         let message = wrong(r#"{"lock":"a","timeout":1}"#);
@@ -276,7 +279,7 @@ mod tests {
         let message = wrong(r#"{"lock":"a","mode":"alone"}"#);
         assert!(message.starts_with("`mode`: unknown variant `alone`"), "{message}");
         let cut = Fields::from_json(b"{\n  \"lock\": ").err().expect("it is cut off");
-        assert!(cut.failed.message.ends_with("at line 2 column 10"), "{}", cut.failed.message);
+        assert!(cut.failure.message.ends_with("at line 2 column 10"), "{}", cut.failure.message);
     }
 
     #[test]

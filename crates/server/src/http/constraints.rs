@@ -1,12 +1,13 @@
 //! What the .proto file cannot say about the fields of a question: how long, how large, and which are needed. The
-//! description says it, so that whoever makes questions from it makes none that are refused for their form.
+//! description says it, so that a client generated from it sends no request that is refused for its form.
 
 use std::time::Duration;
 
 use conclave_machine::Limits;
 use serde_json::{Value, json};
 
-use crate::translate::{LABEL, NAME, VALUE, millis};
+use crate::codec::millis;
+use crate::sizes::{LABEL, NAME, VALUE};
 
 /// The last number that a client may give a request; those after it are allotted by the machine.
 pub(super) const LAST_NUMBER: u64 = u64::MAX >> 1;

@@ -13,10 +13,13 @@ use futures_util::{StreamExt, stream};
 use v1::tell::What as Told;
 
 use super::body::{Handle, Refusal};
-use crate::access::Caller;
+use crate::answer::Failure;
+use crate::auth::Caller;
+use crate::client_queue::Delivery;
+use crate::codec;
 use crate::listen::HangUp;
-use crate::service::{Service, unknown};
-use crate::translate::{Eye, failed};
+use crate::service::{Service, SessionKey, unknown};
+use crate::state::MachineAt;
 
 /// How many may listen to what happens to one session.
 const MOST_LISTENERS: usize = 16;
@@ -29,30 +32,31 @@ pub(super) fn events(
     hang_up: Option<HangUp>,
 ) -> Result<Response, Refusal> {
     let session = SessionId(handle.session);
-    service.check_key(caller, session, handle.key)?;
-    let (to, answers) = service.enter(caller, hang_up);
+    service.check_key(caller, SessionKey { session, key: handle.key })?;
+    let (queue, deliveries) = service.register(caller, hang_up);
     let now = service.node.now();
-    let has = service.node.with_both(|hub, machine| {
+    let has = service.node.with_both(|dispatch, machine| {
         let has = machine.session(session).ok_or_else(|| unknown(session))?;
-        if hub.listen(session, &to) > MOST_LISTENERS {
-            hub.forget(to.connection());
+        if dispatch.listen(session, &queue) > MOST_LISTENERS {
+            dispatch.forget(queue.connection());
             let message =
                 format!("at most {MOST_LISTENERS} may listen to what happens to one session");
-            return Err(failed(Code::TooMany, message));
+            return Err(Failure::new(Code::TooMany, message));
         }
-        hub.remind(session, machine, now.max(machine.now()));
-        Ok(Eye { machine, now: now.max(machine.now()) }.session(has))
+        dispatch.remind(session, machine, now.max(machine.now()));
+        Ok(MachineAt { machine, now: now.max(machine.now()) }.session(has))
     })?;
     let first = Event::default().event("session").json_data(has);
-    let later = answers.filter_map(|tell| ready(tell.what.and_then(event)));
+    let later = deliveries.filter_map(|delivery| ready(event(delivery)));
     let all = stream::iter(first.ok()).chain(later).map(Ok::<_, Infallible>);
     Ok(Sse::new(all).keep_alive(KeepAlive::default()).into_response())
 }
 
-/// What has happened to a session, as an event; answers to what it asked are none.
-fn event(told: Told) -> Option<Event> {
+/// Encodes what has happened to a session.
+fn event(delivery: Delivery) -> Option<Event> {
+    let Delivery::Event { event: happened, now, .. } = delivery else { return None };
     let event = |name: &str| Event::default().event(name);
-    let event = match told {
+    let event = match codec::event(happened, now)? {
         Told::Lost(lost) => event("lost").json_data(lost),
         Told::Deposed(deposed) => event("deposed").json_data(deposed),
         Told::Yield(asked) => event("yield").json_data(asked),

@@ -7,21 +7,21 @@ use std::net::{IpAddr, SocketAddr};
 use axum::extract::Request;
 use axum::http::header::{CONTENT_TYPE, HOST, ORIGIN, UPGRADE};
 use axum::http::{HeaderName, HeaderValue, Method};
-use conclave_api::{Code, PLAIN, v1};
+use conclave_api::{Code, PLAIN};
 
-use crate::translate::failed;
+use crate::answer::Failure;
 
 /// Under which names a server answers over HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hosts {
-    /// Any: whoever asks shows a token or a certificate, or everybody may ask.
+    /// Any: clients show a token or a certificate, or all are allowed.
     Any,
-    /// This machine's own: it can be reached from there only, and asks for nothing.
+    /// This machine's own: it can be reached from there only, and asks for no token.
     Local,
 }
 
-/// Whether a question comes from where it may come from. Only browsers say so; whoever else asks is no page.
-pub(crate) fn check(hosts: Hosts, request: &Request) -> Result<(), v1::Failed> {
+/// Whether a request comes from an allowed origin. Only browsers name one; a client that names none is no web page.
+pub(crate) fn check(hosts: Hosts, request: &Request) -> Result<(), Failure> {
     let header = |name: HeaderName| request.headers().get(name).map(HeaderValue::to_str);
     let host = match header(HOST) {
         Some(host) => host.ok(),
@@ -30,7 +30,7 @@ pub(crate) fn check(hosts: Hosts, request: &Request) -> Result<(), v1::Failed> {
     if let Some(origin) = header(ORIGIN) {
         let from = origin.ok().and_then(|origin| origin.split_once("://"));
         if from.is_none_or(|(_, from)| Some(from) != host) {
-            return Err(failed(Code::Forbidden, "another site's page may not ask this"));
+            return Err(Failure::new(Code::Forbidden, "another site's page may not ask this"));
         }
     }
     let kind = header(CONTENT_TYPE).and_then(Result::ok).unwrap_or_default();
@@ -42,12 +42,12 @@ pub(crate) fn check(hosts: Hosts, request: &Request) -> Result<(), v1::Failed> {
     if hosts == Hosts::Local && page && host.is_some_and(|host| !is_local(host)) {
         let message = "this server is for this machine only: use 127.0.0.1 or localhost, or have it ask \
                        for tokens";
-        return Err(failed(Code::Forbidden, message));
+        return Err(Failure::new(Code::Forbidden, message));
     }
     Ok(())
 }
 
-/// Whether a host is an address, or this machine's own name: nobody can make those lead elsewhere.
+/// Whether a host is an address, or this machine's own name: DNS cannot make those lead elsewhere.
 fn is_local(host: &str) -> bool {
     let name = host.rsplit_once(':').map_or(host, |(name, port)| {
         if port.bytes().all(|byte| byte.is_ascii_digit()) { name } else { host }

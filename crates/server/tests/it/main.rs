@@ -1,6 +1,5 @@
 //! A node and what it serves. One program, because a node takes long to link.
 
-mod awake;
 mod backup;
 mod connections;
 mod crowd;
@@ -9,11 +8,12 @@ mod durable;
 mod events;
 mod golden;
 mod http;
+mod idle_spinner;
 mod killed;
-mod plain;
 mod repeats;
 mod secure;
+mod streams;
 mod support;
-mod talk;
 mod tools;
+mod upgrade;
 mod wire;

@@ -1,4 +1,4 @@
-//! Which groups share out processors. What the second process does is a test of its own (`tests/it/awake.rs`).
+//! Which groups share out processors. What the second process does is a test of its own (`tests/it/idle_spinner.rs`).
 
 use super::*;
 

@@ -1,15 +1,13 @@
-//! Keeps a processor awake while there is something to do.
+//! Keeps the processor of the node out of its idle states while commands come.
 //!
-//! A processor that has nothing to do falls asleep, and takes its time to wake up: tens of microseconds in a
-//! virtual machine, and that several times for each command, which waits for the disk and then for the next
-//! to come. So there is somebody who does nothing but run, for a moment after each command, where the
-//! thread runs that carries them out, and only while nothing else wants to: any other thread comes before it.
-//! So it takes power, and not time. But that holds among processes that share processors as they please;
-//! where these are shared out to groups, as in containers, it would use up what others have a claim to, and is
-//! not there.
+//! An idle processor halts, and takes tens of microseconds to wake up in a virtual machine; a command pays that several
+//! times, since it waits for the disk and then for the client. So a second process spins for a moment after each
+//! command, on the processor of the thread that applies them, under `SCHED_IDLE`: any other thread preempts it, so
+//! it costs power and no time. Where control groups share out processor time, as in containers, spinning would use up
+//! the quota of the group, and the process is not started.
 //!
-//! It is a process, not a thread: whoever comes after all others also ends after all others, on a busy machine
-//! seconds after it was told to, and a process keeps its files and its port until the last of its threads has ended.
+//! A `SCHED_IDLE` thread is also the last to be scheduled for exit, so a killed node kept its port for up to 30 s; hence a
+//! separate process.
 
 #[cfg(test)]
 mod tests;
@@ -35,8 +33,8 @@ use thread_priority::{
 
 use crate::metrics;
 
-/// How long a command keeps the processor awake: until it is on disk and answered, and whoever was answered has had
-/// time to ask again.
+/// How long the processor is kept awake for a command: until it is on disk and answered, and the client has had time
+/// to send the next.
 const MOMENT: Duration = Duration::from_micros(300);
 
 /// It is not told of commands more often than so, in nanoseconds.
@@ -46,7 +44,7 @@ const OFTEN: u64 = 100_000;
 const STACK: usize = 64 << 10;
 
 /// Has a processor kept awake, until it is dropped.
-pub(crate) struct Awake {
+pub(crate) struct IdleSpinner {
     /// To the second process: which processor, whenever it is to stay awake.
     line: ChildStdin,
     /// Time counts from here.
@@ -55,8 +53,8 @@ pub(crate) struct Awake {
     told: AtomicU64,
 }
 
-impl Awake {
-    /// Starts this program again, which with this argument is to call [`keep_awake`]. Nothing, where that would take
+impl IdleSpinner {
+    /// Starts this program again, which with this argument is to call [`run_idle_spinner`]. Nothing, where that would take
     /// time from others.
     pub(crate) fn new(argument: &str) -> Option<Self> {
         if is_rationed() {
@@ -79,11 +77,11 @@ impl Awake {
             .ok()?;
         let line = process.stdin.take()?;
         ioctl_fionbio(&line, true).ok()?;
-        let awake = Self { line, begun: metrics::now(), told: AtomicU64::new(0) };
-        // Somebody has to take note of its end.
+        let spinner = Self { line, begun: metrics::now(), told: AtomicU64::new(0) };
+        // Its exit status has to be read, or it stays as a zombie.
         let thread = thread::Builder::new().name("awake".to_owned()).stack_size(STACK);
         thread.spawn(move || process.wait()).ok()?;
-        Some(awake)
+        Some(spinner)
     }
 
     /// Something is to be done now, by this thread.
@@ -98,7 +96,7 @@ impl Awake {
 }
 
 /// What the second process does until the first one is gone. Returns if it cannot.
-pub fn keep_awake() -> io::Result<()> {
+pub fn run_idle_spinner() -> io::Result<()> {
     // If it cannot be the last of all, it is not to be at all.
     let last = ThreadSchedulePolicy::Normal(NormalThreadSchedulePolicy::Idle);
     set_thread_priority_and_policy(thread_native_id(), ThreadPriority::Min, last)
