@@ -18,7 +18,7 @@ use crate::access::{Caller, Right};
 use crate::listen::HangUp;
 use crate::service::Service;
 use crate::talk::{AT_ONCE, Talk, Turn};
-use crate::translate::{Eye, election_fits};
+use crate::translate::election_fits;
 
 /// The gRPC service of a node.
 pub(crate) struct Grpc(pub(crate) Arc<Service>);
@@ -196,11 +196,8 @@ pub(crate) fn observation(
     hang_up: Option<HangUp>,
 ) -> impl Stream<Item = v1::Leader> + Send + 'static + use<> {
     let (to, answers) = service.enter(caller, hang_up);
-    let now = service.node.now();
-    service.node.with_both(|hub, machine| {
+    service.node.see_with_hub(|hub, eye| {
         hub.observe(election, &to);
-        // The last command may be long ago, and who leads has led since.
-        let eye = Eye { machine, now: now.max(machine.now()) };
         to.tell(0, 0, Told::Leader(eye.leader(election)));
     });
     answers.filter_map(|tell| {

@@ -288,20 +288,21 @@ impl Hub {
     }
 
     /// Tells those whose wait is over, and leaves other events.
-    pub(crate) fn announce_answers(&mut self, events: &mut Vec<Event>, machine: &Machine) {
+    pub(crate) fn announce_answers(&mut self, events: &mut Vec<Event>, eye: Eye<'_>) {
         for event in events.extract_if(.., |event| matches!(event, Event::Answered { .. })) {
-            self.tell(event, machine);
+            self.tell(event, eye);
         }
     }
 
     /// Tells those concerned what has happened.
-    pub(crate) fn announce(&mut self, events: Vec<Event>, machine: &Machine) {
+    pub(crate) fn announce(&mut self, events: Vec<Event>, eye: Eye<'_>) {
         for event in events {
-            self.tell(event, machine);
+            self.tell(event, eye);
         }
     }
 
-    fn tell(&mut self, event: Event, machine: &Machine) {
+    fn tell(&mut self, event: Event, eye: Eye<'_>) {
+        let machine = eye.machine;
         match event {
             Event::Answered { session, request, answer } => {
                 if let Some(caller) = self.callers.remove(&(session, request)) {
@@ -328,7 +329,7 @@ impl Hub {
                 let wounded = v1::Wounded { owner: agent.owner.0, by: by.session.0 };
                 self.push(agent.session, 0, || Told::Wounded(wounded));
             }
-            Event::Leader { election, .. } => self.tell_observers(&election, machine),
+            Event::Leader { election, .. } => self.tell_observers(&election, eye),
             Event::Yield { election, session, term, by } => {
                 let within = by.since(machine.now());
                 self.push(session, 0, || ask_to_yield(&election, term, within));
@@ -355,9 +356,9 @@ impl Hub {
         }
     }
 
-    fn tell_observers(&self, election: &Name, machine: &Machine) {
+    fn tell_observers(&self, election: &Name, eye: Eye<'_>) {
         if let Some(observers) = self.observers.get(election) {
-            let leader = Eye { machine, now: machine.now() }.leader(election);
+            let leader = eye.leader(election);
             for to in observers {
                 to.tell(0, 0, Told::Leader(leader.clone()));
             }

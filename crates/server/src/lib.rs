@@ -26,6 +26,7 @@ mod access;
 mod admission;
 mod awake;
 mod backup;
+mod calendar;
 mod clock;
 mod directory;
 mod exposition;
@@ -82,6 +83,8 @@ openraft::declare_raft_types!(
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Batch {
     at: Time,
+    /// The time of day, by which only people go; zero in entries of before there was this.
+    day: calendar::TimeOfDay,
     parts: Vec<Part>,
 }
 

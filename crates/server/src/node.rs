@@ -341,8 +341,12 @@ impl Node {
 
     /// Looks at the machine, and at the time.
     pub(crate) fn see<T>(&self, see: impl FnOnce(Eye<'_>) -> T) -> T {
-        let now = self.clock.now();
-        self.state.look(|machine| see(Eye { machine, now: now.max(machine.now()) }))
+        self.see_with_hub(|_, eye| see(eye))
+    }
+
+    /// The same, and changes who is told what.
+    pub(crate) fn see_with_hub<T>(&self, see: impl FnOnce(&mut Hub, Eye<'_>) -> T) -> T {
+        self.state.see(self.clock.moment(), see)
     }
 
     /// For how long a session lives on if it is not renewed.

@@ -9,7 +9,7 @@ use openraft::Raft;
 use tokio::sync::mpsc;
 
 use crate::awake::Awake;
-use crate::clock::Clock;
+use crate::clock::{Clock, Moment};
 use crate::hub::{Target, refuse};
 use crate::node::ID;
 use crate::state::State;
@@ -139,7 +139,8 @@ async fn propose(
         let (commands, targets) = gathered.drain(..).map(parts).unzip();
         state.with_hub(|hub| hub.expect(number, targets));
         let part = Part { origin: ID, number, commands, operators };
-        let batch = Batch { at: clock.now(), parts: vec![part] };
+        let Moment { now: at, day } = clock.moment();
+        let batch = Batch { at, day, parts: vec![part] };
         if let Err(error) = raft.client_write(batch).await {
             state.with_hub(|hub| hub.give_up(number, &format!("the node has stopped: {error}")));
         }

@@ -11,11 +11,14 @@ use openraft::alias::{LogIdOf, SnapshotMetaOf, SnapshotOf, StoredMembershipOf};
 use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder};
 
+use crate::calendar::Calendar;
+use crate::clock::Moment;
 use crate::format::snapshot::{Saved, Settings, read, write};
 use crate::hub::Hub;
 use crate::metrics::{Meter, Metrics};
 use crate::node::ID;
 use crate::operator_log::Before;
+use crate::translate::Eye;
 use crate::{Batch, Carried, Part, Types};
 
 /// The machine of a node. Clones are the same machine.
@@ -27,6 +30,7 @@ pub(crate) struct State {
 
 struct Inner {
     machine: Machine,
+    calendar: Calendar,
     applied: Option<LogIdOf<Types>>,
     membership: StoredMembershipOf<Types>,
     settings: Settings,
@@ -88,6 +92,12 @@ impl State {
         look(&self.lock().machine)
     }
 
+    /// Looks at the machine as clients see it at a moment, and may change who is told what.
+    pub(crate) fn see<T>(&self, moment: Moment, see: impl FnOnce(&mut Hub, Eye<'_>) -> T) -> T {
+        let Inner { hub, machine, calendar, .. } = &mut *self.lock();
+        see(hub, Eye::new(machine, calendar, moment))
+    }
+
     /// From now on, what is carried out is counted.
     pub(crate) fn measure(&self, metrics: Arc<Metrics>) {
         self.lock().meter = Some(Meter::new(metrics));
@@ -112,7 +122,7 @@ impl State {
 /// What the first snapshot of a directory says: nothing has happened yet.
 pub(crate) fn first_snapshot(config: Config) -> Saved {
     let meta = SnapshotMetaOf::<Types>::default();
-    Saved::new(Settings::new(), &meta, &Machine::new(config).snapshot())
+    Saved::new(Settings::new(), &meta, &Machine::new(config).snapshot(), Calendar::default())
 }
 
 impl Inner {
@@ -120,6 +130,7 @@ impl Inner {
         let meta = saved.meta()?;
         Ok(Self {
             machine: saved.machine()?,
+            calendar: saved.calendar.clone().unwrap_or_default(),
             applied: meta.last_log_id,
             membership: meta.last_membership,
             settings: saved.settings.clone(),
@@ -136,17 +147,21 @@ impl Inner {
             meta: SnapshotMetaOf::<Types> { last_log_id, last_membership },
             settings: self.settings.clone(),
             machine: self.machine.snapshot(),
+            calendar: self.calendar.clone(),
         }
     }
 
     fn carry_out(&mut self, batch: Batch) {
-        for part in batch.parts {
-            self.carry_out_part(batch.at, part);
+        let Batch { at, day, parts } = batch;
+        self.calendar.note(self.machine.now(), at, day);
+        for part in parts {
+            self.carry_out_part(Moment { now: at, day }, part);
         }
     }
 
-    fn carry_out_part(&mut self, at: Time, part: Part) {
-        let Self { machine, hub, meter, since, .. } = self;
+    fn carry_out_part(&mut self, moment: Moment, part: Part) {
+        let Self { machine, calendar, hub, meter, since, .. } = self;
+        let at = moment.now;
         *since += part.commands.len() as u64;
         if let Some(meter) = meter {
             meter.entry(part.commands.len());
@@ -176,11 +191,12 @@ impl Inner {
                 meter.carried(asked, received, &answer, &events);
             }
             // Who has waited for a lock is in more of a hurry than who has given it back.
-            hub.announce_answers(&mut events, machine);
+            let eye = Eye::new(machine, calendar, moment);
+            hub.announce_answers(&mut events, eye);
             if let Some(target) = target {
                 hub.answer(target, asked, answer, machine);
             }
-            hub.announce(events, machine);
+            hub.announce(events, eye);
         }
     }
 }
@@ -256,6 +272,7 @@ pub(crate) struct Present {
     meta: SnapshotMetaOf<Types>,
     settings: Settings,
     machine: Snapshot,
+    calendar: Calendar,
 }
 
 impl Present {
@@ -265,7 +282,7 @@ impl Present {
     }
 
     fn build(&self) -> Saved {
-        Saved::new(self.settings.clone(), &self.meta, &self.machine)
+        Saved::new(self.settings.clone(), &self.meta, &self.machine, self.calendar.clone())
     }
 }
 

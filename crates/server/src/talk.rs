@@ -170,14 +170,12 @@ impl Talk {
         translate::election_fits(election)?;
         let most = self.service.bounds.observed;
         let election = Name::from(election);
-        let now = self.service.node.now();
-        self.service.node.with_both(|hub, machine| {
+        self.service.node.see_with_hub(|hub, eye| {
             if hub.observe(&election, &self.to) > most {
                 hub.unobserve(&election, self.to.connection());
                 let message = format!("one connection may observe at most {most} elections");
                 return Err(failed(Code::TooMany, message));
             }
-            let eye = translate::Eye { machine, now: now.max(machine.now()) };
             self.to.tell(0, id, Told::Leader(eye.leader(&election)));
             Ok(())
         })

@@ -11,6 +11,9 @@ use conclave_machine::{
 use v1::ask::What as Asked;
 use v1::tell::What as Told;
 
+use crate::calendar::{Calendar, TimeOfDay};
+use crate::clock::Moment;
+
 /// What was not done, and why.
 pub(crate) fn failed(code: Code, message: impl Into<String>) -> v1::Failed {
     let (code, message) = (code.as_str().to_owned(), message.into());
@@ -257,14 +260,21 @@ pub(crate) fn millis(span: Duration) -> u64 {
 pub(crate) struct Eye<'a> {
     pub(crate) machine: &'a Machine,
     pub(crate) now: Time,
+    calendar: &'a Calendar,
+    day: TimeOfDay,
 }
 
 /// How many holders and waiters of one lock are listed among others.
 const LISTED: usize = 100;
 
-impl Eye<'_> {
+impl<'a> Eye<'a> {
+    pub(crate) fn new(machine: &'a Machine, calendar: &'a Calendar, moment: Moment) -> Self {
+        Self { machine, now: moment.now.max(machine.now()), calendar, day: moment.day }
+    }
+
+    /// How much real time has passed since, also while the node was down.
     fn ago(self, since: Time) -> u64 {
-        millis(self.now.since(since))
+        millis(self.calendar.passed(since, self.now, self.day))
     }
 
     /// What is left of a span that was measured at the last command.

@@ -16,7 +16,7 @@ use super::body::{Handle, Refusal};
 use crate::access::Caller;
 use crate::listen::HangUp;
 use crate::service::{Service, unknown};
-use crate::translate::{Eye, failed};
+use crate::translate::failed;
 
 /// How many may listen to what happens to one session.
 const MOST_LISTENERS: usize = 16;
@@ -31,17 +31,16 @@ pub(super) fn events(
     let session = SessionId(handle.session);
     service.check_key(caller, session, handle.key)?;
     let (to, answers) = service.enter(caller, hang_up);
-    let now = service.node.now();
-    let has = service.node.with_both(|hub, machine| {
-        let has = machine.session(session).ok_or_else(|| unknown(session))?;
+    let has = service.node.see_with_hub(|hub, eye| {
+        let has = eye.machine.session(session).ok_or_else(|| unknown(session))?;
         if hub.listen(session, &to) > MOST_LISTENERS {
             hub.forget(to.connection());
             let message =
                 format!("at most {MOST_LISTENERS} may listen to what happens to one session");
             return Err(failed(Code::TooMany, message));
         }
-        hub.remind(session, machine, now.max(machine.now()));
-        Ok(Eye { machine, now: now.max(machine.now()) }.session(has))
+        hub.remind(session, eye.machine, eye.now);
+        Ok(eye.session(has))
     })?;
     let first = Event::default().event("session").json_data(has);
     let later = answers.filter_map(|tell| ready(tell.what.and_then(event)));
