@@ -122,7 +122,7 @@ fn one(world: &World, kind: Kind, name: &str, chance: &mut fastrand::Rng) {
             let runs = || !accounts(&directory).is_empty();
             threads.spawn(move || strike::carry_out(plan, pid, runs, alive, how));
         }
-        await_end(world, name, &directory, pid);
+        await_end(world, name, &directory, &said, pid);
         done.store(true, Ordering::SeqCst);
     });
     // It is taken from the table of processes only now that nothing sends signals to its number any more.
@@ -135,7 +135,7 @@ fn one(world: &World, kind: Kind, name: &str, chance: &mut fastrand::Rng) {
 }
 
 /// Waits until a process has ended; ends it if it hangs.
-fn await_end(world: &World, name: &str, directory: &Path, pid: Pid) {
+fn await_end(world: &World, name: &str, directory: &Path, said: &Path, pid: Pid) {
     let (mut ended, mut since): (Option<u64>, Time) = (None, 0);
     while !has_ended(pid) {
         pause(Duration::from_millis(10));
@@ -145,6 +145,8 @@ fn await_end(world: &World, name: &str, directory: &Path, pid: Pid) {
             if last.max_by_key(|account| account.begin).is_some_and(|last| last.code.is_some()) {
                 (ended, since) = (Some(world.recorder.calm()), now());
             }
+        } else if stands_again(directory, said) {
+            ended = None;
         }
         let late = ended.is_some_and(|calm| world.recorder.calm() > calm + BOUND);
         if late || world.is_given_up() {
@@ -156,6 +158,13 @@ fn await_end(world: &World, name: &str, directory: &Path, pid: Pid) {
             return;
         }
     }
+}
+
+/// Whether a candidate has given way in the moment in which its command ended by itself: it stands again, and runs its
+/// command again when it leads.
+fn stands_again(directory: &Path, said: &Path) -> bool {
+    let said = fs::read_to_string(said).unwrap_or_default();
+    said.lines().filter(|line| line.contains("leads no more")).count() >= accounts(directory).len()
 }
 
 fn pid_of(child: &Child) -> Pid {

@@ -6,6 +6,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use anstyle::Style;
+use conclave_lab::report::{Remark, in_units};
 use conclave_protocol::{Mark, NodeId, Time};
 use conclave_sim::{Event, Record, Trace};
 
@@ -30,15 +31,6 @@ pub struct Options {
     pub unit: Duration,
     /// How many steps to show.
     pub events: usize,
-}
-
-/// Something to be said about an event.
-#[derive(Clone, Debug)]
-pub struct Remark {
-    /// The event, an index into the trace.
-    pub record: usize,
-    /// What to say.
-    pub text: String,
 }
 
 /// The diagram of a run, or a list of its events if there are too many nodes for one.
@@ -513,14 +505,4 @@ impl Tone {
             Self::Message => NAME,
         }
     }
-}
-
-/// A duration in units of `T`, to three places.
-pub fn in_units(span: Duration, unit: Duration) -> String {
-    let thousandths = (span.as_nanos() * 1_000 + unit.as_nanos() / 2) / unit.as_nanos().max(1);
-    let (whole, rest) = (thousandths / 1_000, thousandths % 1_000);
-    if rest == 0 {
-        return whole.to_string();
-    }
-    format!("{whole}.{rest:03}").trim_end_matches('0').to_owned()
 }

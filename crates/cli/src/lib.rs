@@ -2,18 +2,16 @@
 //! space-time diagrams, costs and verdicts.
 //!
 //! A command of the lock service reaches a node, and runs other commands, by way of [`service`]. A command of the
-//! laboratory turns flags into plain data ([`spec_args`]), calls the simulator through [`simulate`], and says
-//! what came of it ([`report`], [`diagram`]).
+//! laboratory turns flags into plain data ([`spec_args`]), hands it to [`conclave_lab`], and shows what came of it
+//! ([`report`], [`diagram`]).
 
 pub mod commands;
 pub mod diagram;
 mod markdown;
 pub mod report;
 pub mod service;
-mod simulate;
 pub mod spec_args;
 mod terminal;
-pub mod theory;
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
@@ -22,11 +20,12 @@ use std::process::ExitCode;
 
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
-use conclave_sim::{Beyond, SpecError, TraceError};
+use conclave_lab::Refusal;
+use conclave_sim::TraceError;
+use serde::Serialize;
 use serde_json::json;
 use thiserror::Error;
 
-pub use simulate::{clients, find, places, simulate};
 pub use terminal::{Color, Terminal, TerminalArgs};
 
 /// The exit codes of the laboratory, for `--help`.
@@ -256,31 +255,12 @@ impl Done {
 /// Why a command could not do what was asked: one line, with what to do about it.
 #[derive(Debug, Error)]
 pub enum Failure {
-    /// No algorithm has this id.
-    #[error("no algorithm is called {id:?}{}", suggest(.nearest))]
-    UnknownId {
-        /// What was asked for.
-        id: String,
-        /// What may have been meant.
-        nearest: Vec<&'static str>,
-    },
+    /// The laboratory does not do such a thing.
+    #[error("{refusal}{hint}", refusal = .0, hint = hint(.0))]
+    Refused(#[from] Refusal),
     /// The flags contradict each other or cannot be read.
     #[error("{0}")]
     Usage(String),
-    /// There can be no such run.
-    #[error("{0}")]
-    Impossible(String),
-    /// The run breaks an assumption of the algorithm.
-    #[error(
-        "{id} makes no promise about such a run: {}; add --beyond-model to run it all the same",
-        list(.beyond)
-    )]
-    BeyondModel {
-        /// The algorithm.
-        id: &'static str,
-        /// What is beyond its model.
-        beyond: Vec<Beyond>,
-    },
     /// A file cannot be read or written.
     #[error("{path}: {error}", path = .path.display())]
     File {
@@ -305,19 +285,13 @@ pub enum Failure {
     Output(#[from] io::Error),
 }
 
-impl From<SpecError> for Failure {
-    fn from(error: SpecError) -> Self {
-        Self::Impossible(error.to_string())
-    }
-}
-
 impl Failure {
     /// The exit code of the program.
     pub fn code(&self) -> u8 {
         match self {
-            Self::UnknownId { .. } | Self::Usage(_) => 2,
-            Self::Impossible(_) => 3,
-            Self::BeyondModel { .. } => 4,
+            Self::Refused(Refusal::UnknownId { .. } | Refusal::Usage(_)) | Self::Usage(_) => 2,
+            Self::Refused(Refusal::Impossible(_)) => 3,
+            Self::Refused(Refusal::BeyondModel { .. }) => 4,
             Self::Service(trouble) => trouble.code(),
             Self::File { .. } | Self::Trace { .. } | Self::Output(_) => 5,
         }
@@ -328,10 +302,10 @@ impl Failure {
     /// What programs go by: it does not change with the wording.
     pub fn slug(&self) -> &str {
         match self {
-            Self::UnknownId { .. } => "unknown-algorithm",
-            Self::Usage(_) => "usage",
-            Self::Impossible(_) => "impossible",
-            Self::BeyondModel { .. } => "beyond-model",
+            Self::Refused(Refusal::UnknownId { .. }) => "unknown-algorithm",
+            Self::Refused(Refusal::Usage(_)) | Self::Usage(_) => "usage",
+            Self::Refused(Refusal::Impossible(_)) => "impossible",
+            Self::Refused(Refusal::BeyondModel { .. }) => "beyond-model",
             Self::Service(trouble) => trouble.slug(),
             Self::File { .. } => "file",
             Self::Trace { .. } => "trace",
@@ -340,16 +314,18 @@ impl Failure {
     }
 }
 
-fn suggest(nearest: &[&str]) -> String {
-    match nearest {
-        [] => "; `conclave list --mutants` shows all".to_owned(),
-        some => format!("; did you mean {}?", some.join(" or ")),
+/// What can be done about a refusal, by flags.
+fn hint(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::BeyondModel { .. } => "; add --beyond-model to run it all the same",
+        _ => "",
     }
 }
 
-fn list(beyond: &[Beyond]) -> String {
-    let reasons: Vec<&str> = beyond.iter().map(|Beyond(reason)| reason.as_str()).collect();
-    reasons.join("; ")
+/// Prints data for programs.
+pub(crate) fn print_json(data: &impl Serialize, out: &mut dyn Write) -> Result<(), Failure> {
+    let value = serde_json::to_value(data).map_err(io::Error::from)?;
+    Ok(writeln!(out, "{value:#}")?)
 }
 
 /// The program: reads the command line, does what it says, and returns the exit code.

@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
+use conclave_lab::{Refusal, askers};
 use conclave_protocol::{Channels, Info, NodeId, Setup, Time};
 use conclave_sim::{
     Action, Arrivals, Ask, Delay, Faults, Outcome, RunSpec, SlowLink, Spread, Workload,
 };
 
-use crate::{Failure, clients};
+use crate::Failure;
 pub use system::Attributes;
 pub(crate) use system::topology;
 use values::{
@@ -254,9 +255,9 @@ impl SpecArgs {
             spec.linger = Some(linger.with(unit));
         }
         // Names are checked before the algorithm computes its constants from them.
-        spec.validate(info)?;
+        spec.validate(info).map_err(Refusal::from)?;
         spec.workload = self.workload(info, &spec.setup)?;
-        spec.validate(info)?;
+        spec.validate(info).map_err(Refusal::from)?;
         spec.events = self.events.unwrap_or_else(|| (u64::from(n) * 1_000).max(10_000_000));
         spec.until = match self.until {
             Some(until) => until.at(unit),
@@ -414,7 +415,7 @@ impl SpecArgs {
     }
 
     fn workload(&self, info: &Info, setup: &Setup) -> Result<Workload, Failure> {
-        let (unit, clients) = (setup.delay, clients(info.id, setup)?);
+        let (unit, clients) = (setup.delay, askers(info.id, setup)?);
         let hold = self.hold.map_or_else(|| Spread::exactly(unit), |hold| hold.with(unit));
         let rounds = match self.rounds {
             None => None,
@@ -464,10 +465,12 @@ fn read_matrix(path: &Path, unit: Duration, n: u32) -> Result<Delay, Failure> {
     };
     let rows: Result<Vec<_>, String> =
         text.lines().filter(|line| !line.trim().is_empty()).map(row).collect();
-    let fail = |error| Failure::Impossible(format!("{}: {error}", path.display()));
+    let fail = |error| Refusal::Impossible(format!("{}: {error}", path.display()));
     let rows = rows.map_err(fail)?;
     if rows.len() != n as usize || rows.iter().any(|row| row.len() != n as usize) {
-        return Err(fail(format!("for {n} nodes there have to be {n} rows of {n} delays each")));
+        return Err(
+            fail(format!("for {n} nodes there have to be {n} rows of {n} delays each")).into()
+        );
     }
     Ok(Delay::Matrix(rows))
 }

@@ -3,8 +3,23 @@
 //! The simulator is compiled anew for each algorithm, which takes its time. Here that happens once,
 //! so that everything that runs algorithms by id — the command line, its tests, the console — is
 //! compiled without them.
+//!
+//! Everything that can be said about an algorithm is data here, and prints as JSON by itself: what
+//! the catalogue says ([`entries`]), a run and what it cost ([`report`]), many runs ([`sweep`]), a
+//! recorded run again ([`replay`]), a check ([`check`](mod@check)), what the checks claim
+//! ([`claims`]), the theory ([`theory`]), a comparison ([`compare`]). How it looks is for others to
+//! say. Nothing here reads a clock, a file or the network.
 
+mod by_id;
+pub mod check;
 pub mod claims;
+pub mod compare;
+pub mod entries;
+mod refusal;
+pub mod replay;
+pub mod report;
+pub mod sweep;
+pub mod theory;
 
 use std::ops::Range;
 
@@ -12,6 +27,9 @@ use conclave_algorithms::catalogue::{self, Visitor};
 use conclave_check::{CheckError, CheckSpec, Progress, Report, Violation};
 use conclave_protocol::{Client, Entry, Property, Protocol, Reliable, Setup, Unfit};
 use conclave_sim::{Outcome, RunSpec, SpecError};
+
+pub use by_id::{askers, find, nearest, places, search, simulate, walk};
+pub use refusal::Refusal;
 
 /// Runs the algorithm that `spec` names; `None` if the catalogue has none of that name.
 pub fn run(spec: &RunSpec) -> Option<Result<Outcome, SpecError>> {

@@ -66,8 +66,11 @@ pub async fn restore(
     wait: Option<Duration>,
 ) -> Result<Restored, NodeError> {
     let bad = |error| NodeError::Directory { path: directory.to_owned(), error };
-    let saved = Saved::from_file(bytes).and_then(|saved| saved.machine());
-    let machine = saved.map_err(NodeError::Backup)?;
+    let read = || -> io::Result<_> {
+        let saved = Saved::from_file(bytes)?;
+        Ok((saved.machine()?, saved.calendar))
+    };
+    let (machine, calendar) = read().map_err(NodeError::Backup)?;
     let there = match fs::read_dir(directory) {
         Ok(mut files) => files.any(|file| file.is_ok_and(|file| file.file_name() != "lock")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
@@ -86,7 +89,7 @@ pub async fn restore(
     let grants_from = (!wait.is_zero()).then(|| machine.now() + wait);
     let settings = Settings { grants_from, ..Settings::new() };
     let machine_record = conclave_record::encode(&renewed);
-    let saved = Saved { settings, applied: None, members: None, machine: machine_record };
+    let saved = Saved { settings, applied: None, members: None, machine: machine_record, calendar };
     // The snapshot comes last: where there is one, there is a log.
     begin_log(&directory.join(JOURNAL), Change::default()).map_err(bad)?;
     snapshot::write(&directory.join(SNAPSHOT), &saved.to_file()).map_err(bad)?;

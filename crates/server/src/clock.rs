@@ -1,8 +1,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use conclave_machine::Time;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::calendar::TimeOfDay;
 
 /// The time that is written to the log.
 ///
@@ -12,6 +15,15 @@ use conclave_machine::Time;
 pub(crate) struct Clock {
     source: TimeSource,
     last: Mutex<Reading>,
+    /// The time of day when it was made, and what the clock said that nobody sets.
+    begun: (TimeOfDay, Duration),
+}
+
+/// A moment, by the log and by the time of day.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    pub(crate) now: Time,
+    pub(crate) day: TimeOfDay,
 }
 
 /// Where a node takes the time from.
@@ -29,6 +41,22 @@ impl TimeSource {
         match self {
             Self::Machine => real(),
             Self::Manual(time) => time.read(),
+        }
+    }
+
+    /// The time of day.
+    fn day(&self) -> TimeOfDay {
+        match self {
+            Self::Machine => time_of_day(),
+            Self::Manual(time) => SOME_DAY + time.passed().as_millis() as u64,
+        }
+    }
+
+    /// All the time that passes, that in which the machine sleeps included.
+    fn passed(&self) -> Duration {
+        match self {
+            Self::Machine => since_boot(),
+            Self::Manual(time) => time.passed(),
         }
     }
 
@@ -59,7 +87,11 @@ impl ManualTime {
     }
 
     fn read(&self) -> Instant {
-        self.begun + Duration::from_nanos(self.passed.load(Ordering::SeqCst))
+        self.begun + self.passed()
+    }
+
+    fn passed(&self) -> Duration {
+        Duration::from_nanos(self.passed.load(Ordering::SeqCst))
     }
 }
 
@@ -77,7 +109,16 @@ impl Clock {
     /// A clock that goes on from this time.
     pub(crate) fn from(time: Time, source: TimeSource) -> Self {
         let last = Mutex::new(Reading { real: source.read(), time });
-        Self { source, last }
+        let begun = (source.day(), source.passed());
+        Self { source, last, begun }
+    }
+
+    /// The time, and the time of day. That goes on from when the node was started: if it is set meanwhile, no time has
+    /// passed by that.
+    pub(crate) fn moment(&self) -> Moment {
+        let (day, passed) = self.begun;
+        let passed = self.source.passed().saturating_sub(passed);
+        Moment { now: self.now(), day: day.saturating_add(passed.as_millis() as u64) }
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -93,6 +134,25 @@ impl Clock {
         *last = Reading { real: real.max(last.real), time: last.time + passed };
         last.time
     }
+}
+
+/// When the time of tests begins, in milliseconds since 1970.
+const SOME_DAY: TimeOfDay = 1_800_000_000_000;
+
+#[expect(clippy::disallowed_methods, reason = "people ask for how long something has been so")]
+fn time_of_day() -> TimeOfDay {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as TimeOfDay)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a machine that sleeps does not stop the time of day"
+)]
+fn since_boot() -> Duration {
+    let time = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
 #[expect(clippy::disallowed_methods, reason = "somebody has to tell the time")]

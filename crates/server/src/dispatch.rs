@@ -290,20 +290,21 @@ impl Dispatch {
     }
 
     /// Sends the answers to requests that waited, and leaves other events.
-    pub(crate) fn announce_answers(&mut self, events: &mut Vec<Event>, machine: &Machine) {
+    pub(crate) fn announce_answers(&mut self, events: &mut Vec<Event>, at: MachineAt<'_>) {
         for event in events.extract_if(.., |event| matches!(event, Event::Answered { .. })) {
-            self.deliver(event, machine);
+            self.deliver(event, at);
         }
     }
 
     /// Sends events to the clients that they concern.
-    pub(crate) fn announce(&mut self, events: Vec<Event>, machine: &Machine) {
+    pub(crate) fn announce(&mut self, events: Vec<Event>, at: MachineAt<'_>) {
         for event in events {
-            self.deliver(event, machine);
+            self.deliver(event, at);
         }
     }
 
-    fn deliver(&mut self, event: Event, machine: &Machine) {
+    fn deliver(&mut self, event: Event, at: MachineAt<'_>) {
+        let machine = at.machine;
         match event {
             Event::Answered { session, request, answer: result } => {
                 if let Some(caller) = self.callers.remove(&(session, request)) {
@@ -327,7 +328,7 @@ impl Dispatch {
             Event::Released { agent, cause: Cause::Forced, .. } | Event::Wounded { agent, .. } => {
                 self.notify(agent.session, event, machine.now());
             }
-            Event::Leader { election, .. } => self.tell_observers(&election, machine),
+            Event::Leader { election, .. } => self.tell_observers(&election, at),
             Event::Yield { session, .. } => self.notify(session, event, machine.now()),
             Event::Deposed(ref deposed) => {
                 let session = deposed.session;
@@ -355,9 +356,8 @@ impl Dispatch {
         }
     }
 
-    fn tell_observers(&self, election: &Name, machine: &Machine) {
+    fn tell_observers(&self, election: &Name, at: MachineAt<'_>) {
         if let Some(observers) = self.observers.get(election) {
-            let at = MachineAt { machine, now: machine.now() };
             let leader = Arc::new(at.leader(election));
             for queue in observers {
                 queue.push(Delivery::Leader { id: 0, leader: leader.clone() });

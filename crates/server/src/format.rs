@@ -50,6 +50,6 @@ pub(crate) fn damaged(error: impl Into<Box<dyn std::error::Error + Send + Sync>>
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-conclave_record::record!(Batch { 1 at, 2 parts });
+conclave_record::record!(Batch { 1 at, 2 parts, 3 day });
 conclave_record::record!(Part { 1 origin, 2 number, 3 commands, 4 operators });
 conclave_record::record!(Member { 1 name, 2 peer, 3 clients, 4 level });

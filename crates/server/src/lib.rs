@@ -25,6 +25,7 @@ mod admission;
 mod answer;
 mod auth;
 mod backup;
+mod calendar;
 mod client_queue;
 mod clock;
 mod codec;
@@ -84,6 +85,8 @@ openraft::declare_raft_types!(
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Batch {
     at: Time,
+    /// The time of day, by which only people go; zero in entries of before there was this.
+    day: calendar::TimeOfDay,
     parts: Vec<Part>,
 }
 

@@ -107,7 +107,7 @@ pub(crate) fn migrate(directory: &Path, step: Step<'_>) -> Result<Vec<String>, N
     let (vote, purged) = (read.vote.map(Into::into), read.applied.map(Into::into));
     let first = Change { vote, purged, ..Change::default() };
     let (settings, applied, members) = (Settings::new(), read.applied, read.members);
-    let saved = Saved { settings, applied, members, machine };
+    let saved = Saved { settings, applied, members, machine, calendar: None };
     let bad = |error| NodeError::Directory { path: directory.to_owned(), error };
     let restored = saved.machine().map_err(bad)?;
     let counts = restored.counts();

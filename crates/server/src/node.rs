@@ -341,8 +341,15 @@ impl Node {
 
     /// Looks at the machine, and at the time.
     pub(crate) fn see<T>(&self, see: impl FnOnce(MachineAt<'_>) -> T) -> T {
-        let now = self.clock.now();
-        self.state.look(|machine| see(MachineAt { machine, now: now.max(machine.now()) }))
+        self.see_with_dispatch(|_, at| see(at))
+    }
+
+    /// The same, with the registrations of clients.
+    pub(crate) fn see_with_dispatch<T>(
+        &self,
+        see: impl FnOnce(&mut Dispatch, MachineAt<'_>) -> T,
+    ) -> T {
+        self.state.see(self.clock.moment(), see)
     }
 
     /// For how long a session lives on if it is not renewed.

@@ -8,7 +8,7 @@ use conclave_machine::Command;
 use openraft::Raft;
 use tokio::sync::mpsc;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, Moment};
 use crate::dispatch::{Target, refuse};
 use crate::idle_spinner::IdleSpinner;
 use crate::node::ID;
@@ -139,7 +139,8 @@ async fn propose(
         let (commands, targets) = gathered.drain(..).map(parts).unzip();
         state.with_dispatch(|dispatch| dispatch.expect(number, targets));
         let part = Part { origin: ID, number, commands, operators };
-        let batch = Batch { at: clock.now(), parts: vec![part] };
+        let Moment { now: at, day } = clock.moment();
+        let batch = Batch { at, day, parts: vec![part] };
         if let Err(error) = raft.client_write(batch).await {
             state.with_dispatch(|dispatch| {
                 dispatch.give_up(number, &format!("the node has stopped: {error}"));

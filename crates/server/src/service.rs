@@ -233,11 +233,8 @@ impl Service {
         sizes::election(election)?;
         let election = Name::from(election);
         let (queue, deliveries) = self.register(caller, hang_up);
-        let now = self.node.now();
-        self.node.with_both(|dispatch, machine| {
+        self.node.see_with_dispatch(|dispatch, at| {
             dispatch.observe(&election, &queue);
-            // The leader may have led for long since the last command.
-            let at = MachineAt { machine, now: now.max(machine.now()) };
             let leader = Arc::new(at.leader(&election));
             queue.push(Delivery::Leader { id: 0, leader });
         });

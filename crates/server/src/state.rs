@@ -14,6 +14,8 @@ use openraft::alias::{LogIdOf, SnapshotMetaOf, SnapshotOf, StoredMembershipOf};
 use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder};
 
+use crate::calendar::{Calendar, TimeOfDay};
+use crate::clock::Moment;
 use crate::dispatch::Dispatch;
 use crate::format::snapshot::{Saved, Settings, read, write};
 use crate::metrics::{Meter, Metrics};
@@ -30,6 +32,7 @@ pub(crate) struct State {
 
 struct Inner {
     machine: Machine,
+    calendar: Calendar,
     applied: Option<LogIdOf<Types>>,
     membership: StoredMembershipOf<Types>,
     settings: Settings,
@@ -91,6 +94,16 @@ impl State {
         look(&self.lock().machine)
     }
 
+    /// Looks at the machine as clients see it at a moment, with the registrations of clients.
+    pub(crate) fn see<T>(
+        &self,
+        moment: Moment,
+        see: impl FnOnce(&mut Dispatch, MachineAt<'_>) -> T,
+    ) -> T {
+        let Inner { dispatch, machine, calendar, .. } = &mut *self.lock();
+        see(dispatch, MachineAt::new(machine, calendar, moment))
+    }
+
     /// From now on, what is carried out is counted.
     pub(crate) fn measure(&self, metrics: Arc<Metrics>) {
         self.lock().meter = Some(Meter::new(metrics));
@@ -117,6 +130,8 @@ impl State {
 pub(crate) struct MachineAt<'a> {
     pub(crate) machine: &'a Machine,
     pub(crate) now: Time,
+    calendar: &'a Calendar,
+    day: TimeOfDay,
 }
 
 /// The leader of an election, as it is seen at a moment.
@@ -136,10 +151,14 @@ pub(crate) struct LeadershipAt {
     pub(crate) tenure: Tenure,
 }
 
-impl MachineAt<'_> {
-    /// How long ago a time was.
+impl<'a> MachineAt<'a> {
+    fn new(machine: &'a Machine, calendar: &'a Calendar, moment: Moment) -> Self {
+        Self { machine, now: moment.now.max(machine.now()), calendar, day: moment.day }
+    }
+
+    /// How much real time has passed since, also while the node was down.
     pub(crate) fn ago(self, since: Time) -> Duration {
-        self.now.since(since)
+        self.calendar.passed(since, self.now, self.day)
     }
 
     /// What is left of a span that was measured at the last command.
@@ -170,7 +189,7 @@ impl MachineAt<'_> {
 /// What the first snapshot of a directory says: nothing has happened yet.
 pub(crate) fn first_snapshot(config: Config) -> Saved {
     let meta = SnapshotMetaOf::<Types>::default();
-    Saved::new(Settings::new(), &meta, &Machine::new(config).snapshot())
+    Saved::new(Settings::new(), &meta, &Machine::new(config).snapshot(), Calendar::default())
 }
 
 impl Inner {
@@ -178,6 +197,7 @@ impl Inner {
         let meta = saved.meta()?;
         Ok(Self {
             machine: saved.machine()?,
+            calendar: saved.calendar.clone().unwrap_or_default(),
             applied: meta.last_log_id,
             membership: meta.last_membership,
             settings: saved.settings.clone(),
@@ -194,17 +214,21 @@ impl Inner {
             meta: SnapshotMetaOf::<Types> { last_log_id, last_membership },
             settings: self.settings.clone(),
             machine: self.machine.snapshot(),
+            calendar: self.calendar.clone(),
         }
     }
 
     fn carry_out(&mut self, batch: Batch) {
-        for part in batch.parts {
-            self.carry_out_part(batch.at, part);
+        let Batch { at, day, parts } = batch;
+        self.calendar.note(self.machine.now(), at, day);
+        for part in parts {
+            self.carry_out_part(Moment { now: at, day }, part);
         }
     }
 
-    fn carry_out_part(&mut self, at: Time, part: Part) {
-        let Self { machine, dispatch, meter, since, .. } = self;
+    fn carry_out_part(&mut self, moment: Moment, part: Part) {
+        let Self { machine, calendar, dispatch, meter, since, .. } = self;
+        let at = moment.now;
         *since += part.commands.len() as u64;
         if let Some(meter) = meter {
             meter.entry(part.commands.len());
@@ -234,11 +258,12 @@ impl Inner {
                 meter.carried(asked, received, &answer, &events);
             }
             // First the client that waited for a lock, since it can go on only now; then the one that released it.
-            dispatch.announce_answers(&mut events, machine);
+            let seen = MachineAt::new(machine, calendar, moment);
+            dispatch.announce_answers(&mut events, seen);
             if let Some(target) = target {
                 dispatch.answer(target, asked, answer, machine);
             }
-            dispatch.announce(events, machine);
+            dispatch.announce(events, seen);
         }
     }
 }
@@ -314,6 +339,7 @@ pub(crate) struct Present {
     meta: SnapshotMetaOf<Types>,
     settings: Settings,
     machine: Snapshot,
+    calendar: Calendar,
 }
 
 impl Present {
@@ -323,7 +349,7 @@ impl Present {
     }
 
     fn build(&self) -> Saved {
-        Saved::new(self.settings.clone(), &self.meta, &self.machine)
+        Saved::new(self.settings.clone(), &self.meta, &self.machine, self.calendar.clone())
     }
 }
 

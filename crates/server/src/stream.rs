@@ -21,7 +21,6 @@ use crate::dispatch::{Asker, Renewal, Target};
 use crate::listen::HangUp;
 use crate::service::{self, Service, SessionKey, check_rights, unknown};
 use crate::sizes;
-use crate::state::MachineAt;
 
 /// One client's stream. What is queued for the client is sent before the next request is read, so a client that does
 /// not read is not read from.
@@ -192,14 +191,12 @@ impl ClientStream {
         sizes::election(election)?;
         let most = self.service.bounds.observed;
         let election = Name::from(election);
-        let now = self.service.node.now();
-        self.service.node.with_both(|dispatch, machine| {
+        self.service.node.see_with_dispatch(|dispatch, at| {
             if dispatch.observe(&election, &self.queue) > most {
                 dispatch.unobserve(&election, self.queue.connection());
                 let message = format!("one connection may observe at most {most} elections");
                 return Err(Failure::new(Code::TooMany, message));
             }
-            let at = MachineAt { machine, now: now.max(machine.now()) };
             let leader = Arc::new(at.leader(&election));
             self.queue.push(Delivery::Leader { id, leader });
             Ok(())

@@ -27,7 +27,7 @@ mod workload;
 mod world;
 
 pub use beliefs::Beliefs;
-pub use costs::{Costs, EntryCost, Percentiles};
+pub use costs::{Costs, EntryCost, Handover, Percentiles};
 pub use delay::{Delay, Delays, SlowLink};
 pub use faults::{Action, Faults, Happening, Rate};
 pub use file::{FileEvent, Finding, Replay, TraceError, TraceFile, VERSION, replay};

@@ -1,28 +1,20 @@
 //! `conclave compare`: what the algorithms of a family cost, measured beside theory and beside
 //! what the lectures claim.
 
-mod claims;
-mod election;
-mod fd;
 mod html;
-mod mutex;
 mod plot;
 mod tables;
+mod tradeoff;
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 
-use conclave_algorithms::catalogue;
-use conclave_protocol::Info;
+use conclave_lab::compare::{Compared, Request, sheets};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::{Done, Failure, Terminal, find};
-use claims::Claims;
-use election::Election;
-use fd::Detectors;
-use mutex::{Beside, Size};
+use crate::{Done, Failure, Terminal};
 
 /// Compare the algorithms of a family: measured, in theory, and as the lectures have it
 #[derive(Debug, clap::Args)]
@@ -55,82 +47,53 @@ pub struct Args {
 }
 
 impl Args {
-    /// The numbers of nodes, and the number of runs.
-    fn sizes(&self) -> (&[u32], u64) {
-        let (nodes, seeds) = match self.family.as_str() {
-            "fd" => (fd::NODES, fd::SEEDS),
-            _ => (&[3, 7, 13, 31, 57][..], 3),
-        };
-        let given = Some(self.nodes.as_slice()).filter(|nodes| !nodes.is_empty());
-        (given.unwrap_or(nodes), self.seeds.unwrap_or(seeds))
-    }
-}
-
-/// Everything that was measured, and everything there is to say beside it.
-#[derive(Debug, Serialize)]
-struct Comparison {
-    family: String,
-    nodes: Vec<u32>,
-    seeds: u64,
-    /// How long a process stays inside, in units of `T`.
-    stay: u32,
-    algorithms: Vec<Algorithm>,
-    claims: Claims,
-}
-
-/// One algorithm of the comparison.
-#[derive(Debug, Serialize)]
-struct Algorithm {
-    id: &'static str,
-    title: &'static str,
-    /// By number of nodes, for mutual exclusion.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    sizes: Vec<Size>,
-    /// By number of nodes, for elections.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    elections: Vec<Election>,
-}
-
-impl Algorithm {
-    fn name(&self) -> &'static str {
-        self.id.split_once('/').map_or(self.id, |(_, name)| name)
+    /// What the flags ask for.
+    fn request(&self) -> Request {
+        Request {
+            family: self.family.clone(),
+            nodes: self.nodes.clone(),
+            seeds: self.seeds,
+            only: self.only.clone(),
+            mutants: self.mutants,
+        }
     }
 }
 
 /// Measures and prints.
 pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<Done, Failure> {
-    let algorithms = chosen(args)?;
+    let plan = args.request().plan()?;
     let stop = super::run::stop_on_ctrl_c();
-    if args.family == "fd" {
-        let (detectors, whole) = watch(args, &algorithms, &stop);
-        if !whole {
-            // Whoever stopped it wants what there is.
-            let _ = writeln!(terminal.stderr(), "stopped before everything was measured");
+    let progress = progress(plan.steps());
+    let (compared, whole) = plan.carry_out(|what| {
+        progress.set_message(what.to_owned());
+        progress.inc(1);
+        !stop.load(Ordering::Relaxed)
+    });
+    progress.finish_and_clear();
+    match &compared {
+        Compared::Detectors(detectors) => {
+            if !whole {
+                // Whoever stopped it wants what there is.
+                let _ = writeln!(terminal.stderr(), "stopped before everything was measured");
+            }
+            let text = || {
+                let tables = tables::text(detectors.sheets(), terminal.width);
+                tables + &tradeoff::text(&detectors.tradeoff, terminal.width)
+            };
+            let markdown = || tables::markdown(detectors.sheets());
+            print(args, &compared, markdown, text, || html::detectors(detectors), out)?;
         }
-        let done = if whole { Done::Well } else { Done::Interrupted };
-        let sheets = detectors.sheets();
-        let text = || {
-            let tables = tables::text(detectors.sheets(), terminal.width);
-            tables + &detectors.text_plot(terminal.width)
-        };
-        let page = || html::detectors(&detectors);
-        print(args, &detectors, || tables::markdown(sheets), text, page, out)?;
-        return Ok(done);
+        Compared::Costs(comparison) => {
+            if !whole {
+                let (done, all) = (comparison.algorithms.len(), plan.algorithms.len());
+                let _ = writeln!(terminal.stderr(), "stopped after {done} of {all} algorithms");
+            }
+            let markdown = || tables::markdown(sheets(comparison));
+            let text = || tables::text(sheets(comparison), terminal.width);
+            print(args, &compared, markdown, text, || html::page(comparison), out)?;
+        }
     }
-    let comparison = compare(args, &algorithms, &stop);
-    let compared = comparison.algorithms.len();
-    let done = if compared < algorithms.len() {
-        let all = algorithms.len();
-        // Whoever stopped it wants what there is.
-        let _ = writeln!(terminal.stderr(), "stopped after {compared} of {all} algorithms");
-        Done::Interrupted
-    } else {
-        Done::Well
-    };
-    let markdown = || tables::markdown(tables::sheets(&comparison));
-    let text = || tables::text(tables::sheets(&comparison), terminal.width);
-    print(args, &comparison, markdown, text, || html::page(&comparison), out)?;
-    Ok(done)
+    Ok(if whole { Done::Well } else { Done::Interrupted })
 }
 
 /// Prints what was measured in the form that was asked for.
@@ -170,90 +133,13 @@ fn progress(steps: usize) -> ProgressBar {
     progress
 }
 
-/// Measures failure detectors, and says whether all of them.
-fn watch(args: &Args, algorithms: &[&'static Info], stop: &AtomicBool) -> (Detectors, bool) {
-    let (nodes, seeds) = args.sizes();
-    let progress = progress(fd::steps(algorithms, nodes));
-    let on = |what: &str| {
-        progress.inc(1);
-        progress.set_message(what.to_owned());
-        !stop.load(Ordering::Relaxed)
-    };
-    let measured = fd::measure(algorithms, nodes, seeds, on);
-    progress.finish_and_clear();
-    measured
-}
-
-/// The algorithms that are compared.
-fn chosen(args: &Args) -> Result<Vec<&'static Info>, Failure> {
-    if !["mutex", "election", "fd"].contains(&args.family.as_str()) {
-        let family = &args.family;
-        let text = match find(family) {
-            Ok(info) => format!(
-                "{family} is an algorithm, not a family; try compare {} --only {}",
-                info.family(),
-                info.name()
-            ),
-            Err(_) => {
-                format!("there is nothing to compare about {family:?}; try mutex, election or fd")
-            }
-        };
-        return Err(Failure::Usage(text));
-    }
-    let asked = args.only.iter().map(|id| match id.contains('/') {
-        true => id.clone(),
-        false => format!("{}/{id}", args.family),
-    });
-    let only = asked.map(|id| find(&id)).collect::<Result<Vec<_>, _>>()?;
-    if let Some(other) = only.iter().find(|info| info.family() != args.family) {
-        let text = format!("{} is not of the family {}", other.id, args.family);
-        return Err(Failure::Usage(text));
-    }
-    if !only.is_empty() {
-        return Ok(only);
-    }
-    let family = catalogue::ALL.iter().copied().filter(|info| info.family() == args.family);
-    Ok(family.filter(|info| args.mutants || info.mutant.is_none()).collect())
-}
-
-fn compare(args: &Args, algorithms: &[&'static Info], stop: &AtomicBool) -> Comparison {
-    let election = args.family == "election";
-    let (given, seeds) = args.sizes();
-    let progress = progress(algorithms.len() * given.len());
-    let on = |_: &&&Info| !stop.load(Ordering::Relaxed);
-    let measured = algorithms.iter().take_while(on).map(|&info| {
-        let (mut sizes, mut elections) = (Vec::new(), Vec::new());
-        for &nodes in given {
-            progress.set_message(format!("{} × {nodes}", info.name()));
-            if election {
-                elections.push(election::measure(info, nodes));
-            } else {
-                sizes.push(mutex::measure(info, nodes, seeds));
-            }
-            progress.inc(1);
-        }
-        Algorithm { id: info.id, title: info.title, sizes, elections }
-    });
-    let algorithms: Vec<Algorithm> = measured.collect();
-    progress.finish_and_clear();
-    let claims = Claims::about(algorithms.iter().map(|algorithm| algorithm.id));
-    let (family, nodes) = (args.family.clone(), given.to_vec());
-    Comparison { family, nodes, seeds, stay: mutex::STAY, algorithms, claims }
-}
-
-/// A number as one would write it: no more than two decimals, and none that are zero.
-fn figure(value: f64) -> String {
-    let rounded = format!("{value:.2}");
-    rounded.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-/// The same, or a dash.
-fn or_dash(value: Option<f64>) -> String {
-    value.map_or_else(|| "–".to_owned(), figure)
-}
-
 #[cfg(test)]
 mod tests {
+    use conclave_lab::compare::fd::Detectors;
+    use conclave_lab::compare::mutex::Size;
+    use conclave_lab::compare::{Algorithm, Comparison};
+    use conclave_lab::find;
+
     use super::*;
 
     fn args(family: &str, nodes: &[u32], only: &[&str]) -> Args {
@@ -270,13 +156,16 @@ mod tests {
     }
 
     fn compared(args: &Args) -> Comparison {
-        compare(args, &chosen(args).expect("they exist"), &AtomicBool::new(false))
+        match args.request().plan().expect("they exist").carry_out(|_| true) {
+            (Compared::Costs(comparison), true) => comparison,
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
     fn the_table_of_two_algorithms_among_three_nodes() {
         let comparison = compared(&args("mutex", &[3], &["ricart-agrawala", "mutex/token-ring"]));
-        let text = tables::text(tables::sheets(&comparison), 120);
+        let text = tables::text(sheets(&comparison), 120);
         let expected = "\
 N = 3
 
@@ -289,7 +178,7 @@ token-ring           2+0 ✓          1    2 ✓    1 ✓    2T+E ✓      2  0.
         assert!(text.starts_with(expected), "{text}");
         assert!(text.contains("[2] ✗ [002] ricart-agrawala, exit: N-1 — double count"), "{text}");
         for width in [120, 100, 80] {
-            let text = tables::text(tables::sheets(&comparison), width);
+            let text = tables::text(sheets(&comparison), width);
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
         }
     }
@@ -300,8 +189,7 @@ token-ring           2+0 ✓          1    2 ✓    1 ✓    2T+E ✓      2  0.
         let figures = comparison.algorithms[0].sizes[0].figures.as_ref().expect("it fits");
         assert_eq!(figures.burst.stuck.as_deref(), Some("0 of 7 got in"));
         assert!(
-            tables::text(tables::sheets(&comparison), 120)
-                .contains("maekawa: all at once: 0 of 7 got in")
+            tables::text(sheets(&comparison), 120).contains("maekawa: all at once: 0 of 7 got in")
         );
     }
 
@@ -314,7 +202,7 @@ token-ring           2+0 ✓          1    2 ✓    1 ✓    2T+E ✓      2  0.
         let mut comparison = compared(&args("mutex", &[2], &["token-ring"]));
         comparison.algorithms.push(algorithm);
         assert!(
-            tables::markdown(tables::sheets(&comparison))
+            tables::markdown(sheets(&comparison))
                 .contains("ricart-agrawala: – because it needs more")
         );
     }
@@ -371,8 +259,7 @@ token-ring           2+0 ✓          1    2 ✓    1 ✓    2T+E ✓      2  0.
 
     #[test]
     fn elections_are_compared_by_initiator() {
-        let text =
-            tables::text(tables::sheets(&compared(&args("election", &[4, 20], &["bully"]))), 120);
+        let text = tables::text(sheets(&compared(&args("election", &[4, 20], &["bully"]))), 120);
         let words: Vec<&str> = text
             .lines()
             .find(|line| line.starts_with("bully"))
@@ -388,9 +275,10 @@ token-ring           2+0 ✓          1    2 ✓    1 ✓    2T+E ✓      2  0.
     }
 
     fn watched(args: &Args) -> Detectors {
-        let (detectors, whole) = watch(args, &chosen(args).expect("they exist"), &false.into());
-        assert!(whole);
-        detectors
+        match args.request().plan().expect("they exist").carry_out(|_| true) {
+            (Compared::Detectors(detectors), true) => detectors,
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]
@@ -404,11 +292,12 @@ token-ring           2+0 ✓          1    2 ✓    1 ✓    2T+E ✓      2  0.
             assert!(line.contains("constant T") && line.contains(messages), "{line}");
             assert!(line.contains("✓ ≤"), "within theory: {line}");
         }
-        let plot = detectors.text_plot(80);
+        let plot = tradeoff::text(&detectors.tradeoff, 80);
         assert!(plot.contains("a  timeout-sync, Tproc = "), "{plot}");
         assert!(plot.contains("b  heartbeat, timeout = 2, 3"), "{plot}");
         for width in [150, 100, 80] {
-            let text = tables::text(detectors.sheets(), width) + &detectors.text_plot(width);
+            let text = tables::text(detectors.sheets(), width)
+                + &tradeoff::text(&detectors.tradeoff, width);
             assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
         }
         let json = serde_json::to_value(&detectors).expect("it is data");
@@ -419,7 +308,7 @@ token-ring           2+0 ✓          1    2 ✓    1 ✓    2T+E ✓      2  0.
     #[test]
     fn only_families_and_algorithms_that_exist_are_compared() {
         let refused = |family, only: &[&str]| {
-            chosen(&args(family, &[3], only)).expect_err("it is refused").to_string()
+            args(family, &[3], only).request().plan().expect_err("it is refused").to_string()
         };
         assert!(refused("poetry", &[]).contains("try mutex, election or fd"));
         assert!(refused("mutex/lamport", &[]).contains("compare mutex --only lamport"));

@@ -2,16 +2,12 @@
 
 use std::io::Write;
 
-use conclave_algorithms::catalogue;
-use conclave_protocol::Info;
-use serde_json::{Value, json};
+use conclave_lab::entries::{Explained, ExplainedTopic, Explanation, explain};
+use conclave_lab::theory::{Row, Verdict};
 
-use super::list;
 use crate::markdown::render;
-use crate::simulate::nearest;
 use crate::terminal::{BOLD, DIM, NAME, WARN, paint};
-use crate::theory::{Row, Verdict, rows_of};
-use crate::{Done, Failure, Terminal, find};
+use crate::{Done, Failure, Terminal, print_json};
 
 /// Flags of `conclave explain`.
 #[derive(Clone, Debug, clap::Args)]
@@ -25,72 +21,64 @@ pub struct Args {
 
 /// Prints what is known about an algorithm.
 pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<Done, Failure> {
-    if let Some(topic) = catalogue::topic(&args.id) {
-        if args.json {
-            let mut value = list::brief_topic(topic);
-            value["explanation"] = json!(topic.text);
-            writeln!(out, "{value:#}")?;
-        } else {
-            writeln!(out, "{} {}", paint(BOLD, topic.title), paint(NAME, topic.id))?;
-            writeln!(out, "{}\n", topic.summary)?;
-            write!(out, "{}", render(topic.text, terminal.width))?;
-        }
+    let explanation = explain(&args.id)?;
+    if args.json {
+        print_json(&explanation, out)?;
         return Ok(Done::Well);
     }
-    let info = match find(&args.id) {
-        Err(Failure::UnknownId { id, .. }) => {
-            let algorithms = catalogue::ALL.iter().map(|info| info.id);
-            let ids = algorithms.chain(catalogue::TOPICS.iter().map(|topic| topic.id));
-            let nearest = nearest(&id, ids);
-            return Err(Failure::UnknownId { id, nearest });
+    match &explanation {
+        Explanation::Topic(ExplainedTopic { brief, explanation }) => {
+            writeln!(out, "{} {}", paint(BOLD, brief.title), paint(NAME, brief.id))?;
+            writeln!(out, "{}\n", brief.summary)?;
+            write!(out, "{}", render(explanation, terminal.width))?;
         }
-        found => found?,
-    };
-    if args.json {
-        writeln!(out, "{:#}", to_json(info))?;
-    } else {
-        write!(out, "{}", to_text(info, terminal.width))?;
+        Explanation::Algorithm(explained) => {
+            write!(out, "{}", to_text(explained, terminal.width))?;
+        }
     }
     Ok(Done::Well)
 }
 
-fn to_text(info: &Info, width: usize) -> String {
-    let mut text = format!("{} {}\n", paint(BOLD, info.title), paint(NAME, info.id));
+fn to_text(explained: &Explained, width: usize) -> String {
+    let brief = &explained.brief;
+    let mut text = format!("{} {}\n", paint(BOLD, brief.title), paint(NAME, brief.id));
     let mut add = |part: &str| text.push_str(part);
-    add(&format!("{}\n", info.summary));
-    add(&render(&format!("Source: {}", info.source), width));
-    if let Some(mutant) = info.mutant {
-        let warning =
-            format!("A spoilt {}: {}. It breaks {}.", mutant.of, mutant.defect, mutant.breaks);
+    add(&format!("{}\n", brief.summary));
+    add(&render(&format!("Source: {}", explained.source), width));
+    if let (Some(of), Some(breaks), Some(defect)) =
+        (brief.mutant_of, brief.breaks, explained.defect)
+    {
+        let warning = format!("A spoilt {of}: {defect}. It breaks {breaks}.");
         add(&format!("\n{}\n", paint(WARN, warning)));
     }
-    add(&format!("\n{}", render(&info.explanation(), width)));
+    add(&format!("\n{}", render(&explained.explanation, width)));
     add(&heading("Model"));
-    let model: Vec<String> = list::in_words(&info.model).iter().map(|s| format!("- {s}")).collect();
+    let model: Vec<String> = brief.model.iter().map(|s| format!("- {s}")).collect();
     add(&render(&model.join("\n"), width));
-    if !info.holds.is_empty() {
+    if !explained.promises.is_empty() {
         add(&heading("Promises, in every run that keeps the model"));
-        for property in info.holds {
-            add(&format!("{} {}\n", paint(NAME, format!("{property:<8}")), property.meaning()));
+        for promise in &explained.promises {
+            let name = format!("{:<8}", promise.property);
+            add(&format!("{} {}\n", paint(NAME, name), promise.meaning));
         }
     }
-    if !info.fails.is_empty() {
+    if !explained.fails.is_empty() {
         add(&heading("Does not promise"));
-        for (property, why) in info.fails {
+        for failing in &explained.fails {
+            let (property, why) = (failing.property, failing.why);
             add(&render(&format!("- {property} ({}): {why}", property.meaning()), width));
         }
     }
-    if !info.options.is_empty() {
+    if !explained.options.is_empty() {
         add(&heading("Options"));
-        for option in info.options {
+        for option in &explained.options {
             let name = format!("--set {}={}", option.name, option.default);
             add(&format!("{}  {}\n", paint(NAME, name), option.help));
         }
     }
-    let rows = theory_rows(info);
-    if !rows.is_empty() {
+    if !explained.theory.is_empty() {
         add(&heading("Cost, case by case"));
-        for row in &rows {
+        for row in &explained.theory {
             add(&theory_text(row, width));
         }
     }
@@ -99,11 +87,6 @@ fn to_text(info: &Info, width: usize) -> String {
 
 fn heading(title: &str) -> String {
     format!("\n{}\n\n", paint(BOLD, title))
-}
-
-/// The rows of the theory about this algorithm; about the sound one, for a mutant.
-fn theory_rows(info: &Info) -> Vec<&'static Row> {
-    rows_of(info.mutant.map_or(info.id, |mutant| mutant.of)).collect()
 }
 
 fn theory_text(row: &Row, width: usize) -> String {
@@ -131,30 +114,4 @@ fn theory_text(row: &Row, width: usize) -> String {
         }
     }
     text
-}
-
-fn to_json(info: &Info) -> Value {
-    let mut value = list::brief(info);
-    value["source"] = json!(info.source);
-    value["explanation"] = json!(info.explanation());
-    value["promises"] = info
-        .holds
-        .iter()
-        .map(|property| json!({ "property": property, "meaning": property.meaning() }))
-        .collect();
-    value["fails"] = info
-        .fails
-        .iter()
-        .map(|(property, why)| json!({ "property": property, "why": why }))
-        .collect();
-    value["options"] = info
-        .options
-        .iter()
-        .map(
-            |option| json!({ "name": option.name, "default": option.default, "help": option.help }),
-        )
-        .collect();
-    value["defect"] = json!(info.mutant.map(|mutant| mutant.defect));
-    value["theory"] = json!(theory_rows(info));
-    value
 }

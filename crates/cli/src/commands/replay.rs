@@ -4,13 +4,13 @@ use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
 
-use conclave_sim::{FileEvent, Replay, TraceFile, Tracing, replay};
+use conclave_lab::replay::replay;
+use conclave_sim::{FileEvent, Replay, TraceFile};
 use serde_json::json;
 
 use super::run::{DiagramArgs, print};
-use crate::report::Report;
 use crate::terminal::{ERROR, GOOD, WARN, paint};
-use crate::{Done, Failure, Terminal, find, simulate};
+use crate::{Done, Failure, Terminal, print_json};
 
 /// Flags of `conclave replay`.
 #[derive(Clone, Debug, clap::Args)]
@@ -36,29 +36,18 @@ pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<
         Ok(file) => file,
         Err(error) => return Err(Failure::Trace { path, error }),
     };
-    let info = find(&file.spec.algorithm)?;
-    let spec = conclave_sim::RunSpec { tracing: Tracing::Full, ..file.spec.clone() };
-    let outcome = simulate(&spec)?;
-    let same = replay(&file, &outcome);
-    let report = Report::new(info, &spec, &outcome);
-    let identical = matches!(same, Replay::Identical { .. });
+    let replayed = replay(&file)?;
+    let report = replayed.report();
+    let done = if replayed.is_identical() { Done::Well } else { Done::Violated };
     if args.json {
-        let mut value = report.json();
-        value["shows"] = json!(file.verdict);
-        value["replay"] = match &same {
-            Replay::Identical { events } => json!({ "identical": true, "events": events }),
-            Replay::Differs { event, recorded, replayed } => json!({
-                "identical": false, "event": event, "recorded": recorded, "replayed": replayed,
-            }),
-        };
-        writeln!(out, "{value:#}")?;
-        return Ok(if identical { Done::Well } else { Done::Violated });
+        print_json(&replayed.data(&report), out)?;
+        return Ok(done);
     }
     print(&report, &args.diagram, terminal, out)?;
     if let Some(verdict) = &file.verdict {
         writeln!(out, "\n{} {verdict}", paint(WARN, "shows:"))?;
     }
-    match &same {
+    match &replayed.same {
         Replay::Identical { events } => {
             let word = paint(GOOD, "identical:");
             writeln!(out, "\n{word} all {events} events are as recorded")?;
@@ -70,7 +59,7 @@ pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<
             writeln!(out, "  replayed {}", said(replayed.as_deref()))?;
         }
     }
-    Ok(if identical { Done::Well } else { Done::Violated })
+    Ok(done)
 }
 
 fn said(event: Option<&FileEvent>) -> String {

@@ -1,6 +1,5 @@
 //! `conclave run`.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -8,17 +7,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use conclave_lab::report::{Claim, Report, claim, describe};
+use conclave_lab::sweep::Sweep;
+use conclave_lab::{Refusal, find, simulate};
 use conclave_protocol::{Info, Property};
-use conclave_sim::{Beyond, Outcome, RunSpec, TraceFile, Tracing, Verdict};
+use conclave_sim::{Beyond, RunSpec, TraceFile, Tracing, Verdict};
 use indicatif::{ProgressBar, ProgressStyle};
-use serde_json::json;
 
 use crate::diagram::{self, draw};
-use crate::report::{Claim, Judged, Report, describe, judge_all};
+use crate::report::{cost_table, headline, verdicts};
 use crate::spec_args::values::Limit;
 use crate::spec_args::{Given, SpecArgs};
 use crate::terminal::{BOLD, DIM, ERROR, GOOD, WARN, paint, style};
-use crate::{Done, Failure, Terminal, find, simulate};
+use crate::{Done, Failure, Terminal, print_json};
 
 /// Flags of `conclave run`.
 #[derive(Clone, Debug, clap::Args)]
@@ -80,7 +81,7 @@ pub fn perform(
     };
     let outcome = simulate(&spec)?;
     if let Some(path) = &args.trace {
-        save(path, &spec, &outcome)?;
+        save(path, &TraceFile::new(&spec, &outcome))?;
     }
     for useless in args.spec.without_effect(info, &outcome) {
         let (style, plain) = style(WARN);
@@ -89,11 +90,11 @@ pub fn perform(
     }
     let report = Report::new(info, &spec, &outcome);
     if args.json {
-        writeln!(out, "{:#}", report.json())?;
+        print_json(&report.data(), out)?;
     } else {
         print(&report, &args.diagram, terminal, out)?;
     }
-    Ok(report.done())
+    Ok(if report.violated() { Done::Violated } else { Done::Well })
 }
 
 /// Refuses a run that breaks an assumption of the algorithm, unless that is wanted.
@@ -102,13 +103,14 @@ fn allow(info: &'static Info, spec: &RunSpec, args: &SpecArgs) -> Result<(), Fai
     if beyond.is_empty() || args.beyond_model {
         Ok(())
     } else {
-        Err(Failure::BeyondModel { id: info.id, beyond })
+        let beyond = beyond.into_iter().map(|Beyond(text)| text).collect();
+        Err(Refusal::BeyondModel { id: info.id, beyond }.into())
     }
 }
 
-fn save(path: &Path, spec: &RunSpec, outcome: &Outcome) -> Result<(), Failure> {
-    let text = TraceFile::new(spec, outcome).to_text();
-    fs::write(path, text).map_err(|error| Failure::File { path: path.to_owned(), error })
+/// Writes a run to a file.
+pub(super) fn save(path: &Path, file: &TraceFile) -> Result<(), Failure> {
+    fs::write(path, file.to_text()).map_err(|error| Failure::File { path: path.to_owned(), error })
 }
 
 /// Prints a run: what it was, what happened, what it cost, what held.
@@ -118,7 +120,7 @@ pub(crate) fn print(
     terminal: &Terminal,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    writeln!(out, "{}", report.headline())?;
+    writeln!(out, "{}", headline(report))?;
     for Beyond(text) in &report.beyond {
         writeln!(out, "{} {text}", paint(WARN, "beyond its model:"))?;
     }
@@ -133,20 +135,9 @@ pub(crate) fn print(
         };
         writeln!(out, "\n{}", draw(&report.outcome.trace, &report.remarks(), &options))?;
     }
-    writeln!(out, "{}", report.cost_table(terminal))?;
-    write!(out, "{}", report.verdicts(terminal))?;
+    writeln!(out, "{}", cost_table(report, terminal))?;
+    write!(out, "{}", verdicts(report, terminal))?;
     Ok(())
-}
-
-/// What many seeds have shown.
-#[derive(Default)]
-struct Sweep {
-    runs: u64,
-    events: u64,
-    entries: u64,
-    violations: BTreeMap<Property, u64>,
-    open: BTreeMap<Property, u64>,
-    first: Option<(u64, Judged)>,
 }
 
 fn sweep(
@@ -164,20 +155,16 @@ fn sweep(
     let first_seed = base.seed;
     let stop = stop_on_ctrl_c();
     let bar = progress(seeds);
-    let mut found = Sweep::default();
-    for seed in (0..seeds).map(|i| first_seed.wrapping_add(i)) {
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
-        let spec = RunSpec { seed, ..base.clone() };
-        found.take(seed, info, &spec, &simulate(&spec)?);
-        bar.inc(1);
-    }
+    let found = Sweep::over(info, &base, seeds, || {
+        let on = !stop.load(Ordering::Relaxed);
+        bar.inc(u64::from(on));
+        on
+    })?;
     bar.finish_and_clear();
     let first = found.first.as_ref();
     if let (Some((seed, _)), Some(path)) = (first, &args.trace) {
         let spec = RunSpec { seed: *seed, tracing: Tracing::Full, ..base.clone() };
-        save(path, &spec, &simulate(&spec)?)?;
+        save(path, &TraceFile::new(&spec, &simulate(&spec)?))?;
     }
     let repeat = first.map(|(seed, _)| {
         let mut with = added.clone();
@@ -185,23 +172,7 @@ fn sweep(
         given.command(&["seed", "seeds", "trace", "json"], &with)
     });
     if args.json {
-        let first = first.map(|(seed, judged)| {
-            json!({
-                "seed": seed, "property": judged.property, "verdict": judged.verdict,
-                "command": repeat,
-            })
-        });
-        let value = json!({
-            "algorithm": info.id,
-            "spec": base,
-            "beyond_model": beyond.iter().map(|Beyond(text)| text).collect::<Vec<_>>(),
-            "seeds": seeds, "runs": found.runs, "events": found.events,
-            "entries": found.entries,
-            "violations": by_name(&found.violations),
-            "undecided": by_name(&found.open),
-            "first": first,
-        });
-        writeln!(out, "{value:#}")?;
+        print_json(&found.data(info, &base, &beyond, seeds, repeat.as_deref()), out)?;
     } else {
         let line = describe(info, &base);
         let line = line.strip_suffix(&format!("; seed {first_seed}")).unwrap_or(&line);
@@ -209,7 +180,7 @@ fn sweep(
         for Beyond(text) in &beyond {
             writeln!(out, "{} {text}", paint(WARN, "beyond its model:"))?;
         }
-        found.print(info, seeds, first_seed, terminal, out)?;
+        print_sweep(&found, info, seeds, first_seed, terminal, out)?;
         if let (Some((seed, judged)), Some(repeat)) = (first, &repeat) {
             if let Verdict::Violated { why, .. } = &judged.verdict {
                 let what = format!("{} violated first with seed {seed}:", judged.property);
@@ -227,75 +198,52 @@ fn sweep(
     })
 }
 
-impl Sweep {
-    fn take(&mut self, seed: u64, info: &'static Info, spec: &RunSpec, outcome: &Outcome) {
-        self.runs += 1;
-        self.events += outcome.stats.events;
-        self.entries += outcome.stats.entered;
-        for judged in judge_all(info, spec, outcome) {
-            match &judged.verdict {
-                Verdict::Held => {}
-                Verdict::Violated { .. } => {
-                    *self.violations.entry(judged.property).or_default() += 1;
-                    if judged.is_broken() && self.first.is_none() {
-                        self.first = Some((seed, judged));
-                    }
-                }
-                Verdict::Open { .. } => *self.open.entry(judged.property).or_default() += 1,
-            }
-        }
+/// Says how often each property held.
+fn print_sweep(
+    sweep: &Sweep,
+    info: &'static Info,
+    seeds: u64,
+    first: u64,
+    terminal: &Terminal,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let (runs, events, entries) = (sweep.runs, sweep.events, sweep.entries);
+    let last = first.wrapping_add(runs.saturating_sub(1));
+    if runs < seeds {
+        writeln!(out, "{}", paint(WARN, format!("stopped after {runs} of {seeds} seeds")))?;
     }
-
-    fn print(
-        &self,
-        info: &'static Info,
-        seeds: u64,
-        first: u64,
-        terminal: &Terminal,
-        out: &mut dyn Write,
-    ) -> Result<(), Failure> {
-        let (runs, events, entries) = (self.runs, self.events, self.entries);
-        let last = first.wrapping_add(runs.saturating_sub(1));
-        if runs < seeds {
-            writeln!(out, "{}", paint(WARN, format!("stopped after {runs} of {seeds} seeds")))?;
-        }
-        if runs == 0 {
-            return Ok(());
-        }
-        writeln!(out, "{runs} runs (seeds {first} to {last}), {events} events, {entries} entries")?;
-        let (tick, cross) = if terminal.ascii { ("+", "x") } else { ("✓", "✗") };
-        for property in Property::ALL {
-            let claim = crate::report::claim(info, property);
-            let violated = self.violations.get(&property).copied().unwrap_or(0);
-            let open = self.open.get(&property).copied().unwrap_or(0);
-            if claim == Claim::None && violated == 0 {
-                continue;
-            }
-            if property == Property::FcfsTimestamp && matches!(claim, Claim::Fails(_)) {
-                continue;
-            }
-            let (mark, word) = if violated > 0 {
-                (paint(ERROR, cross), format!("violated in {violated} of {runs} runs"))
-            } else if open == runs {
-                (paint(WARN, "?"), "held in none".to_owned())
-            } else {
-                (paint(GOOD, tick), format!("held in {} of {runs} runs", runs - open))
-            };
-            let undecided = if open > 0 { format!(", undecided in {open}") } else { String::new() };
-            let note = match claim {
-                Claim::Promised => "",
-                Claim::Spoilt => " (what this mutant is there to break)",
-                Claim::Fails(_) => " (known to fail)",
-                Claim::None => " (not promised)",
-            };
-            writeln!(out, "{mark} {property:<8} {word}{undecided}{}", paint(DIM, note))?;
-        }
-        Ok(())
+    if runs == 0 {
+        return Ok(());
     }
-}
-
-fn by_name(counts: &BTreeMap<Property, u64>) -> BTreeMap<&'static str, u64> {
-    counts.iter().map(|(property, count)| (property.name(), *count)).collect()
+    writeln!(out, "{runs} runs (seeds {first} to {last}), {events} events, {entries} entries")?;
+    let (tick, cross) = if terminal.ascii { ("+", "x") } else { ("✓", "✗") };
+    for property in Property::ALL {
+        let claim = claim(info, property);
+        let violated = sweep.violations.get(&property).copied().unwrap_or(0);
+        let open = sweep.open.get(&property).copied().unwrap_or(0);
+        if claim == Claim::None && violated == 0 {
+            continue;
+        }
+        if property == Property::FcfsTimestamp && matches!(claim, Claim::Fails(_)) {
+            continue;
+        }
+        let (mark, word) = if violated > 0 {
+            (paint(ERROR, cross), format!("violated in {violated} of {runs} runs"))
+        } else if open == runs {
+            (paint(WARN, "?"), "held in none".to_owned())
+        } else {
+            (paint(GOOD, tick), format!("held in {} of {runs} runs", runs - open))
+        };
+        let undecided = if open > 0 { format!(", undecided in {open}") } else { String::new() };
+        let note = match claim {
+            Claim::Promised => "",
+            Claim::Spoilt => " (what this mutant is there to break)",
+            Claim::Fails(_) => " (known to fail)",
+            Claim::None => " (not promised)",
+        };
+        writeln!(out, "{mark} {property:<8} {word}{undecided}{}", paint(DIM, note))?;
+    }
+    Ok(())
 }
 
 /// Set when the user presses Ctrl-C; a second time ends the program at once.

@@ -84,6 +84,10 @@ pub(crate) enum Attended {
     Unguarded,
 }
 
+/// Why the guard has ended a command while the lease lasts.
+const OVERDUE: &str = "the guard of the command was not told in time that the lease was renewed \
+                       (is this machine overloaded, or was this program stopped?)";
+
 /// Stays with a command until it has ended.
 pub(crate) async fn attend(
     mut child: Child,
@@ -102,6 +106,28 @@ pub(crate) async fn attend(
                 child.kill().await;
                 return Attended::Lost(why);
             }
+            // Before what would end it: a command that has ended by itself has not given way.
+            happening = child.happening() => match happening {
+                // This program may have slept all along.
+                Happening::Ended(_) if remaining().is_zero() => {
+                    child.kill().await;
+                    return Attended::Lost(Loss::Expired.to_string());
+                }
+                Happening::Ended(status) => {
+                    let had_terminal = child.has_terminal();
+                    child.finish().await;
+                    return Attended::Ended { status, had_terminal };
+                }
+                Happening::Stopped => child.stop_with_it(),
+                Happening::Overdue => {
+                    child.kill().await;
+                    return Attended::Lost(OVERDUE.to_owned());
+                }
+                Happening::Unguarded => {
+                    child.kill().await;
+                    return Attended::Unguarded;
+                }
+            },
             _ = look.tick() => {
                 let left = remaining();
                 if left.is_zero() {
@@ -122,23 +148,6 @@ pub(crate) async fn attend(
                 end(child, signals, within).await;
                 return Attended::GaveWay;
             }
-            happening = child.happening() => match happening {
-                // This program may have slept all along.
-                Happening::Ended(_) if remaining().is_zero() => {
-                    child.kill().await;
-                    return Attended::Lost(Loss::Expired.to_string());
-                }
-                Happening::Ended(status) => {
-                    let had_terminal = child.has_terminal();
-                    child.finish().await;
-                    return Attended::Ended { status, had_terminal };
-                }
-                Happening::Stopped => child.stop_with_it(),
-                Happening::Unguarded => {
-                    child.kill().await;
-                    return Attended::Unguarded;
-                }
-            },
             signal = signals.next() => match signal {
                 Signal::SIGCONT if !remaining().is_zero() => child.go_on(),
                 Signal::SIGCONT => {}

@@ -65,6 +65,8 @@ pub(crate) enum Happening {
     Ended(ExitStatus),
     /// It was stopped, by Ctrl-Z perhaps.
     Stopped,
+    /// Its guard has killed it: for all that the guard was told, the lease had ended.
+    Overdue,
     /// Its guard was killed, and the system has killed it, too.
     Unguarded,
 }
@@ -104,7 +106,7 @@ impl Child {
             Some(Report::Failed(errno)) => {
                 return Err(unguarded(io::Error::from_raw_os_error(errno)));
             }
-            _ => return Err(unguarded(io::ErrorKind::BrokenPipe.into())),
+            _ => return Err(Trouble::never_guarded()),
         };
         let foreground = Foreground::find();
         let has_terminal = foreground.as_ref().is_some_and(|terminal| terminal.give(group));
@@ -128,6 +130,7 @@ impl Child {
             return match self.guard.reports.recv().await {
                 Some(Report::Ended(status)) => Happening::Ended(ExitStatus::from_raw(status)),
                 Some(Report::Stopped) => Happening::Stopped,
+                Some(Report::Overdue) => Happening::Overdue,
                 Some(_) => continue,
                 None => Happening::Unguarded,
             };
@@ -216,7 +219,8 @@ impl Guard {
         let input = io::stdin();
         let files: Vec<_> =
             [input.as_fd()].into_iter().chain(tether.as_ref().map(AsFd::as_fd)).collect();
-        descriptors::send(&line, &files)?;
+        // If it is gone already, that is found out by its silence.
+        let _ = descriptors::send(&line, &files);
         let number = Pid::from_raw(i32::try_from(process.id()).expect("a process has a number"));
         let (tell, told) = mpsc::unbounded_channel();
         std::thread::spawn(move || {

@@ -79,6 +79,8 @@ pub(crate) enum Report {
     Stopped,
     /// The command has ended, with what `wait` says of it.
     Ended(i32),
+    /// The guard has killed the command, because the lease had ended for all that the guard was told.
+    Overdue,
 }
 
 impl Order {
@@ -121,6 +123,7 @@ impl Report {
             Self::Failed(errno) => format!("failed {errno}\n"),
             Self::Stopped => "stopped 0\n".to_owned(),
             Self::Ended(status) => format!("ended {status}\n"),
+            Self::Overdue => "overdue 0\n".to_owned(),
         }
     }
 
@@ -133,6 +136,7 @@ impl Report {
             "failed" => Self::Failed(number),
             "stopped" => Self::Stopped,
             "ended" => Self::Ended(number),
+            "overdue" => Self::Overdue,
             _ => return None,
         })
     }
@@ -174,6 +178,8 @@ struct Guard {
     inherited: Vec<RawFd>,
     /// The command is not to live any longer.
     killed: bool,
+    /// The command was sent SIGKILL, because it was not to live any longer or the lease had ended.
+    overdue: bool,
     /// If the command is nested: where to say that it is dead, if it was killed, until that is said.
     tether: Option<UnixStream>,
 }
@@ -243,6 +249,7 @@ pub(crate) fn guard(arguments: &[String]) -> ExitCode {
         session: None,
         inherited,
         killed: false,
+        overdue: false,
         tether,
     };
     guard.stay(input);
@@ -264,7 +271,7 @@ impl Guard {
         loop {
             let left = self.late().saturating_sub(now());
             if left.is_zero() {
-                self.signal(Signal::SIGKILL);
+                self.kill_overdue();
             }
             // Timers stand still while the machine sleeps.
             let over = self.command.as_ref().is_some_and(|command| command.ended.is_some());
@@ -315,6 +322,7 @@ impl Guard {
 
     /// Takes note of what happens to the command.
     fn note(&mut self, event: Event) {
+        let overdue = self.overdue;
         let Some(command) = &mut self.command else { return };
         let report = match event {
             Event::Begun(begun) => {
@@ -334,7 +342,17 @@ impl Guard {
         // Whether it has begun is said first.
         let ended = command.ended.filter(|_| command.begun && report != Some(Report::Stopped));
         report.into_iter().for_each(|report| self.say(report));
-        ended.into_iter().for_each(|status| self.say(Report::Ended(status)));
+        // A command that ended by itself in the same moment has a status of its own.
+        let is_killed = |status| overdue && status == Signal::SIGKILL as i32;
+        ended.into_iter().for_each(|status| {
+            self.say(if is_killed(status) { Report::Overdue } else { Report::Ended(status) });
+        });
+    }
+
+    /// The lease has ended for all that the guard was told: kills the command, and remembers why it ended.
+    fn kill_overdue(&mut self) {
+        self.overdue |= self.command.as_ref().is_some_and(|command| command.ended.is_none());
+        self.signal(Signal::SIGKILL);
     }
 
     /// Has a process that waits to become the command.
@@ -367,7 +385,7 @@ impl Guard {
     /// Lets the process become the command, unless it is too late for that.
     fn begin(&mut self) {
         if now() >= self.late() {
-            return self.signal(Signal::SIGKILL);
+            return self.kill_overdue();
         }
         if let Some(command) = &mut self.command
             && let Some(input) = command.input.take()
@@ -517,6 +535,7 @@ mod tests {
             Report::Failed(2),
             Report::Stopped,
             Report::Ended(0x0300),
+            Report::Overdue,
         ];
         for report in reports {
             assert_eq!(Report::parse(report.line().trim_end()), Some(report));

@@ -56,6 +56,14 @@ impl Trouble {
         ))
     }
 
+    /// There is no command to run without a guard.
+    pub(crate) fn never_guarded() -> Self {
+        Self::Lost(format!(
+            "given up: the process that guards the command ({}) was killed before the command began",
+            super::guard::NAME,
+        ))
+    }
+
     /// The exit code of the program.
     pub fn code(&self) -> u8 {
         match self {

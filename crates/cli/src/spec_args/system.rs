@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::str::FromStr;
 
+use conclave_lab::Refusal;
 use conclave_protocol::{Info, NodeId, Point, Topology, TopologyError};
 use conclave_sim::{DRAWN, Rng, shape};
 
@@ -28,13 +29,13 @@ pub(crate) fn topology(
         TopologyError::UnknownShape(_) => {
             let names = Topology::SHAPES.into_iter().chain(DRAWN).map(|(name, _)| name);
             let names = names.collect::<Vec<_>>().join(", ");
-            Failure::Impossible(format!(
+            Refusal::Impossible(format!(
                 "no topology is called {name:?}, nor is there such a file; there are {names}"
             ))
         }
-        error => Failure::Impossible(error.to_string()),
+        error => Refusal::Impossible(error.to_string()),
     };
-    shape(name, n, seed).map_err(unknown)
+    Ok(shape(name, n, seed).map_err(unknown)?)
 }
 
 /// A link per line, each in both directions, and perhaps a place for each node. If every node but 0 has exactly one link to a
@@ -42,7 +43,7 @@ pub(crate) fn topology(
 fn read_topology(path: &Path, n: u32) -> Result<Topology, Failure> {
     let bad = |line: usize| {
         let path = path.display();
-        Failure::Impossible(format!(
+        Refusal::Impossible(format!(
             "{path}, line {line}: a link is two nodes, as in 0 1, and a place is at 0 2.5 1"
         ))
     };
@@ -66,15 +67,15 @@ fn read_topology(path: &Path, n: u32) -> Result<Topology, Failure> {
                 }
                 places.insert(node, point);
             }
-            _ => return Err(bad(line)),
+            _ => return Err(bad(line).into()),
         }
     }
     let graph = Topology::graph(n, &links);
-    let wrong = |error| Failure::Impossible(format!("{}: {error}", path.display()));
+    let wrong = |error| Refusal::Impossible(format!("{}: {error}", path.display()));
     let graph = graph.map_err(wrong)?;
     if !places.is_empty() {
         let placed = (0..n).filter_map(|node| places.get(&node).copied()).collect();
-        return graph.placed(placed).map_err(wrong);
+        return Ok(graph.placed(placed).map_err(wrong)?);
     }
     let up = |node| {
         let mut smaller = graph.neighbors(node).filter(|&other| other < node);

@@ -1,11 +1,17 @@
 //! That a command under a lock has a guard before it begins, and none runs beside the next holder's.
 
 use std::fs;
+use std::io::{BufRead, BufReader, IoSlice, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::Stdio;
 use std::time::Duration;
 
-use crate::support::node::{Node, Process, eventually, is_alive, line_in, pause};
+use crate::support::node::{Node, Process, eventually, is_alive, line_in, pause, program};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
 /// A command that is deaf to SIGTERM and says if another runs at the same time: both want the lock on a file, which
 /// the system takes from a process when that ends.
@@ -169,4 +175,43 @@ fn a_guard_is_not_called_as_what_it_guards_against_the_end_of() {
     eventually("the end of all", || {
         family.iter().chain([&guard]).all(|pid| !is_alive(pid)).then_some(())
     });
+}
+
+/// By the clock that leases are counted by.
+#[expect(clippy::disallowed_methods, reason = "a guard is told until when a lease lasts")]
+fn end_in(span: Duration) -> u128 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    u128::from(now.tv_sec.unsigned_abs()) * 1_000_000_000
+        + u128::from(now.tv_nsec.unsigned_abs())
+        + span.as_nanos()
+}
+
+#[test]
+fn a_guard_says_that_it_has_ended_a_command_whose_lease_was_not_put_off() {
+    let (line, theirs) = UnixStream::pair().expect("a socket");
+    let mut guard = program(&["__guard", "0", "0"])
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .spawn()
+        .expect("the program runs");
+    send_input(&line);
+    let mut orders = line.try_clone().expect("a second handle");
+    let command: Vec<&[u8]> = vec![b"sleep", b"3600"];
+    let run = serde_json::json!(command);
+    write!(orders, "until {}\nrun {run}\ngo\n", end_in(Duration::from_millis(300)))
+        .expect("it listens");
+    let mut reports = BufReader::new(line).lines().map_while(Result::ok);
+    let told = reports.find(|line| line.starts_with("ended") || line.starts_with("overdue"));
+    assert_eq!(told.as_deref(), Some("overdue 0"), "that is no end of its own");
+    writeln!(orders, "bye").expect("it listens");
+    assert!(guard.wait().expect("it ends").success());
+}
+
+/// Gives the guard what is to be the standard input of the command.
+fn send_input(line: &UnixStream) {
+    let input = fs::File::open("/dev/null").expect("it is there");
+    let files = [input.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    control.push(SendAncillaryMessage::ScmRights(&files));
+    sendmsg(line, &[IoSlice::new(b"\n")], &mut control, SendFlags::NOSIGNAL).expect("it is sent");
 }

@@ -6,9 +6,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use conclave_algorithms::catalogue;
-use conclave_cli::theory::measure::examine;
-use conclave_cli::theory::setups::parameters;
-use conclave_cli::theory::{Row, formula::Params, theory};
+use conclave_lab::theory::measure::examine;
+use conclave_lab::theory::setups::parameters;
+use conclave_lab::theory::{Row, formula::Params, theory};
 use libtest_mimic::Trial;
 
 /// Rows that no run can bear out yet, and why.

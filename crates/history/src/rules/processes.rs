@@ -59,7 +59,8 @@ pub(crate) fn judge(index: &Index<'_>, verdict: &mut Verdict) {
         else {
             continue;
         };
-        if process.struck {
+        // The command is there, and can be run; and whatever is done to a process, its code has no error.
+        if process.struck && !matches!(ending, Ending::Code(101 | 126 | 127)) {
             verdict.not_judged(Rule::Exit, "the process was killed or stopped");
             continue;
         }
@@ -103,15 +104,8 @@ fn wrong(
             || (*kind == Kind::Elect && reasons.others(span));
         because(lost, "though no fault, operator or candidate took from it what it held")
     };
-    if let Some(ended) = ended {
-        // What it was run for may have been lost while it ended.
-        return match code {
-            code if code == ended => None,
-            12 => lost(),
-            _ => Some(format!("but its command with {ended}")),
-        };
-    }
-    match code {
+    // Its command did not end by itself.
+    let without_end = || match code {
         // The command was ended with it.
         12 => lost(),
         10 if !*try_once || ran => Some("though it was to wait, or ran its command".to_owned()),
@@ -128,5 +122,16 @@ fn wrong(
         13 => because(reasons.fault(span), "though there was no fault"),
         code if code == *promised => Some("as its command should have, which did not".to_owned()),
         _ => Some("which says nothing that can have happened".to_owned()),
+    };
+    if let Some(ended) = ended {
+        // What it was run for may have been lost while it ended.
+        return match code {
+            code if code == ended => None,
+            12 => lost(),
+            // A candidate that gave way in the moment in which its command ended stands again.
+            _ if *kind == Kind::Elect && lost().is_none() => without_end(),
+            _ => Some(format!("but its command with {ended}")),
+        };
     }
+    without_end()
 }

@@ -47,6 +47,9 @@ fn exit_codes_that_do_not_say_what_happened_are_found() {
     let late = |kind| history_of(kind, Some(S), false, Some(None), Code(11), false);
     assert_eq!(late(Kind::Elect), [], "it gave way, and stood again in vain");
     assert_eq!(late(Kind::Lock), [Rule::Exit]);
+    let ended = |kind| history_of(kind, Some(S), false, Some(Some(3)), Code(11), false);
+    assert_eq!(ended(Kind::Elect), [], "it gave way when its command ended by itself");
+    assert_eq!(ended(Kind::Lock), [Rule::Exit]);
     assert_eq!(history(false, Some(Some(3)), Code(3), false), []);
     assert_eq!(history(false, Some(Some(3)), Code(12), false), []);
     assert_eq!(history(false, Some(Some(3)), Code(0), false), [Rule::Exit]);
@@ -61,6 +64,7 @@ fn exit_codes_that_do_not_say_what_happened_are_found() {
     assert_eq!(history(false, None, Code(101), false), [Rule::Exit]);
     assert_eq!(history(false, None, Signal(9), false), [Rule::Exit]);
     assert_eq!(history(false, None, Signal(9), true), []);
+    assert_eq!(history(false, None, Code(126), true), [Rule::Exit], "its command can be run");
 }
 
 /// A process that wants `a`, at once or within a second.

@@ -17,6 +17,7 @@ use openraft::alias::{SnapshotMetaOf, StoredMembershipOf};
 use super::log::{Id, Members};
 use super::{STAMP, check, damaged};
 use crate::Types;
+use crate::calendar::Calendar;
 
 /// What a snapshot file contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub(crate) struct Saved {
     pub(crate) members: Option<StoredMembers>,
     /// The machine's state, as a record.
     pub(crate) machine: Vec<u8>,
+    /// The time that is not in the log; none in snapshots of before that was kept.
+    pub(crate) calendar: Option<Calendar>,
 }
 
 /// What all members of a cluster have to agree on, from when it is begun. What the machine is made with is part of its
@@ -46,7 +49,7 @@ pub(crate) struct StoredMembers {
     pub(crate) members: Members,
 }
 
-record!(Saved { 1 settings, 2 applied, 3 members, 4 machine });
+record!(Saved { 1 settings, 2 applied, 3 members, 4 machine, 5 calendar });
 record!(Settings { 1 cluster, 2 grants_from });
 record!(StoredMembers { 1 said_by, 2 members });
 
@@ -69,6 +72,7 @@ impl Saved {
         settings: Settings,
         meta: &SnapshotMetaOf<Types>,
         machine: &Snapshot,
+        calendar: Calendar,
     ) -> Self {
         let membership = &meta.last_membership;
         let members = (membership.log_id().is_some()).then(|| StoredMembers {
@@ -76,7 +80,13 @@ impl Saved {
             members: Members::from(membership.membership()),
         });
         let machine = conclave_record::encode(machine);
-        Self { settings, applied: meta.last_log_id.map(Id::from), members, machine }
+        Self {
+            settings,
+            applied: meta.last_log_id.map(Id::from),
+            members,
+            machine,
+            calendar: Some(calendar),
+        }
     }
 
     pub(crate) fn meta(&self) -> io::Result<SnapshotMetaOf<Types>> {

@@ -41,7 +41,11 @@ fn change() -> Change {
         commands: vec![open, request, expel, Command::Tick],
         operators: vec![(2, "ann".to_owned())],
     };
-    let batch = Batch { at: Time::from_millis(77), parts: vec![part.clone(), part] };
+    let batch = Batch {
+        at: Time::from_millis(77),
+        day: 1_800_000_000_000,
+        parts: vec![part.clone(), part],
+    };
     let entries =
         [EntryPayload::Blank, EntryPayload::Normal(batch), EntryPayload::Membership(membership)];
     let entries = (5..)

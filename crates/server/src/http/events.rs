@@ -19,7 +19,6 @@ use crate::client_queue::Delivery;
 use crate::codec;
 use crate::listen::HangUp;
 use crate::service::{Service, SessionKey, unknown};
-use crate::state::MachineAt;
 
 /// How many may listen to what happens to one session.
 const MOST_LISTENERS: usize = 16;
@@ -34,17 +33,16 @@ pub(super) fn events(
     let session = SessionId(handle.session);
     service.check_key(caller, SessionKey { session, key: handle.key })?;
     let (queue, deliveries) = service.register(caller, hang_up);
-    let now = service.node.now();
-    let has = service.node.with_both(|dispatch, machine| {
-        let has = machine.session(session).ok_or_else(|| unknown(session))?;
+    let has = service.node.see_with_dispatch(|dispatch, at| {
+        let has = at.machine.session(session).ok_or_else(|| unknown(session))?;
         if dispatch.listen(session, &queue) > MOST_LISTENERS {
             dispatch.forget(queue.connection());
             let message =
                 format!("at most {MOST_LISTENERS} may listen to what happens to one session");
             return Err(Failure::new(Code::TooMany, message));
         }
-        dispatch.remind(session, machine, now.max(machine.now()));
-        Ok(MachineAt { machine, now: now.max(machine.now()) }.session(has))
+        dispatch.remind(session, at.machine, at.now);
+        Ok(at.session(has))
     })?;
     let first = Event::default().event("session").json_data(has);
     let later = deliveries.filter_map(|delivery| ready(event(delivery)));

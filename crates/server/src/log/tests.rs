@@ -48,7 +48,7 @@ async fn it_is_a_log_as_openraft_wants_it() {
 fn entry(term: u64, index: u64, number: u64) -> EntryOf<Types> {
     let leader = <Types as RaftTypeConfig>::LeaderId::new(term, 1);
     let part = Part { origin: 1, number, commands: Vec::new(), operators: Vec::new() };
-    let batch = Batch { at: conclave_machine::Time::default(), parts: vec![part] };
+    let batch = Batch { at: conclave_machine::Time::default(), day: 0, parts: vec![part] };
     let log_id = LogIdOf::<Types>::new(leader.to_committed(), index);
     EntryOf::<Types> { log_id, payload: EntryPayload::Normal(batch) }
 }

@@ -161,7 +161,7 @@ async fn what_was_half_written_at_the_end_of_the_log_is_cut_off() {
     let mut bytes = fs::read(&newest).expect("it can be read");
     let end = used(&bytes);
     // The sector in which it begins was not written, and the next was.
-    let next = end.next_multiple_of(512);
+    let next = (end / 512 + 1) * 512;
     bytes[next..next + 6].copy_from_slice(&[0, 0, 0, 1, 7, 7]);
     fs::write(newest, bytes).expect("it can be written");
 

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use crate::support::{get, grpc, open, post, request, send, server, until};
+use crate::support::{get, grpc, open, options, post, request, send, server, until};
 use conclave_api::v1;
+use conclave_server::{ManualTime, Server, TimeSource};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -370,4 +371,38 @@ async fn a_refusal_says_when_it_makes_sense_to_ask_again_where_that_is_known() {
     let release = json!({ "session": session, "lock": "x", "token": 1 }).to_string();
     let refused = post(&server, "/v1/release", &release).await;
     assert!(refused.json().get("retry_ms").is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn for_how_long_a_lock_is_held_counts_the_time_in_which_the_node_was_down() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let time = ManualTime::new();
+    let mut options = options(directory.path());
+    options.node.time = TimeSource::Manual(time.clone());
+    let start = || Server::start(options.clone());
+    let first = start().await.expect("it starts");
+    let session = open(&first).await;
+    let acquire = json!({ "session": session, "lock": "disk" }).to_string();
+    assert_eq!(post(&first, "/v1/acquire", &acquire).await.status, 200);
+    let minute = Duration::from_secs(60);
+    time.advance(minute);
+    let held = async |server: &Server| {
+        let locks = get(server, "/v1/locks").await.json();
+        locks["locks"][0]["holders"][0]["for_ms"].as_u64().unwrap_or_else(|| panic!("{locks}"))
+    };
+    assert_eq!(held(&first).await, 60_000);
+
+    // Twice, since a second restart finds the first in the log, and a third time with nothing but the snapshot.
+    let mut server = first;
+    for downs in 1..=3 {
+        server.stop().await.expect("it stops");
+        time.advance(100 * minute);
+        server = start().await.expect("it starts again");
+        assert_eq!(held(&server).await, 60_000 + downs * 6_000_000, "after {downs}");
+        // The lease did not go on meanwhile, and what is written next keeps what was shown.
+        let renew = json!({ "session": session }).to_string();
+        assert_eq!(post(&server, "/v1/keepalive", &renew).await.json()["gone"], json!([]));
+        assert_eq!(held(&server).await, 60_000 + downs * 6_000_000, "after {downs} and a renewal");
+    }
+    server.stop().await.expect("it stops");
 }

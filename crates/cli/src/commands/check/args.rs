@@ -3,13 +3,15 @@
 use std::path::PathBuf;
 
 use conclave_check::{Budgets, CheckSpec, Limits, Requests, Timers};
+use conclave_lab::Refusal;
+use conclave_lab::check::{chosen, default_spec};
 use conclave_protocol::{Channels, Info, Property, Setup};
-use conclave_sim::{RunSpec, judgeable};
+use conclave_sim::RunSpec;
 
+use crate::Failure;
 use crate::commands::run::DiagramArgs;
 use crate::spec_args::values::{Nodes, Setting, Size};
 use crate::spec_args::{Attributes, ChannelsArg, topology};
-use crate::{Failure, clients};
 
 /// Flags of `conclave check`.
 #[derive(Clone, Debug, clap::Args)]
@@ -212,13 +214,13 @@ impl Args {
             setup.options.insert(name.clone(), value.clone());
         }
         // What a system needs to be like is the same as in a run.
-        RunSpec::new(info, setup.clone()).validate(info)?;
+        RunSpec::new(info, setup.clone()).validate(info).map_err(Refusal::from)?;
         let mut spec = default_spec(info, setup)?;
         if let Some(Nodes(clients)) = &system.clients {
             if clients.end > system.nodes {
                 let last = system.nodes - 1;
                 let text = format!("--clients: there are only nodes p0 to p{last}");
-                return Err(Failure::Impossible(text));
+                return Err(Refusal::Impossible(text).into());
             }
             spec.clients = clients.clone();
         }
@@ -252,34 +254,6 @@ impl Args {
         }
         Ok(spec)
     }
-}
-
-/// A check of everything that an algorithm promises, and of what it is there to break.
-pub(super) fn default_spec(info: &Info, setup: Setup) -> Result<CheckSpec, Failure> {
-    let clients = clients(info.id, &setup)?;
-    let mut spec = CheckSpec::new(info, setup, clients);
-    let broken = info.mutant.map(|mutant| mutant.breaks);
-    spec.properties.extend(broken.filter(|property| !info.holds.contains(property)));
-    if spec.properties.is_empty() {
-        spec.properties = judgeable(info);
-    }
-    spec.properties.sort_unstable();
-    Ok(spec)
-}
-
-/// The properties asked for, each once and in the order of the catalogue.
-fn chosen(info: &Info, asked: &[Property]) -> Result<Vec<Property>, Failure> {
-    let known = judgeable(info);
-    if let Some(stray) = asked.iter().find(|property| !known.contains(property)) {
-        let known: Vec<&str> = known.into_iter().map(Property::name).collect();
-        let (id, meaning, known) = (info.id, stray.meaning(), known.join(", "));
-        let text = format!("{stray} ({meaning}) is not for {id}; of it can be checked {known}");
-        return Err(Failure::Usage(text));
-    }
-    let mut properties = asked.to_vec();
-    properties.sort_unstable();
-    properties.dedup();
-    Ok(properties)
 }
 
 impl SystemArgs {

@@ -7,13 +7,13 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use conclave_check::{CheckError, CheckSpec, Progress, Report, Verdict, Violation};
-use conclave_protocol::Property;
+use conclave_check::{CheckSpec, Progress};
+use conclave_lab::Refusal;
+use conclave_lab::check::{Caught, Searched, Searcher, counted, grouped, short};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::text::{counted, grouped, short};
+use crate::Terminal;
 use crate::commands::run::stop_on_ctrl_c;
-use crate::{Failure, Terminal, find};
 
 /// How often the progress is shown.
 const EVERY: Duration = Duration::from_millis(100);
@@ -22,34 +22,6 @@ const EVERY: Duration = Duration::from_millis(100);
 pub(super) struct Search {
     stop: Arc<AtomicBool>,
     bar: ProgressBar,
-}
-
-/// What a search has found, and how long it took.
-pub(super) struct Searched {
-    pub(super) report: Report,
-    pub(super) time: Duration,
-}
-
-/// A violation found at random, and how long that took.
-pub(super) struct Prey {
-    pub(super) property: Property,
-    pub(super) violation: Violation,
-    pub(super) time: Duration,
-}
-
-impl Searched {
-    pub(super) fn seconds(&self) -> f64 {
-        self.time.as_secs_f64().max(1e-6)
-    }
-
-    /// Counts what was found at random where the search has not come to an answer.
-    pub(super) fn add(&mut self, prey: &Prey) {
-        for judgement in &mut self.report.verdicts {
-            if judgement.property == prey.property && judgement.verdict == Verdict::Open {
-                judgement.verdict = Verdict::Violated(prey.violation.clone());
-            }
-        }
-    }
 }
 
 impl Search {
@@ -67,39 +39,26 @@ impl Search {
         Self { stop: stop_on_ctrl_c(), bar }
     }
 
-    /// Whether the user has pressed Ctrl-C.
-    pub(super) fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-
-    /// Checks; `what` stands before the figures that show the progress.
-    pub(super) fn run(&self, spec: &CheckSpec, what: &str) -> Result<Searched, Failure> {
-        let (report, time) =
-            self.watched(spec, what, |progress| conclave_lab::check(spec, progress))?;
-        Ok(Searched { report, time })
-    }
-
     /// Walks at random for a while, until something is violated.
-    pub(super) fn hunt(&self, spec: &CheckSpec, seed: u64) -> Result<Option<Prey>, Failure> {
+    pub(super) fn hunt(&self, spec: &CheckSpec, seed: u64) -> Result<Option<Caught>, Refusal> {
         let (prey, time) =
-            self.watched(spec, "at random", |progress| conclave_lab::hunt(spec, seed, progress))?;
-        let prey = prey.map(|(property, violation)| Prey { property, violation, time });
-        if let Some(Prey { property, violation, .. }) = &prey {
+            self.watched("at random", |progress| conclave_lab::walk(spec, seed, progress))?;
+        let caught = prey.map(|(property, violation)| Caught { property, violation, time });
+        if let Some(Caught { property, violation, .. }) = &caught {
             let steps = counted(violation.decisions.len() as u64, "step");
             self.bar.println(format!(
                 "found at random: {property} violated after {steps}; now for a shortest run"
             ));
         }
-        Ok(prey)
+        Ok(caught)
     }
 
     /// Does something that takes its time.
     fn watched<T>(
         &self,
-        spec: &CheckSpec,
         what: &str,
-        work: impl FnOnce(&Progress) -> Option<Result<T, CheckError>>,
-    ) -> Result<(T, Duration), Failure> {
+        work: impl FnOnce(&Progress) -> Result<T, Refusal>,
+    ) -> Result<(T, Duration), Refusal> {
         let progress = Progress::default();
         let (finish, finished) = mpsc::channel::<()>();
         let began = now();
@@ -112,9 +71,7 @@ impl Search {
         });
         let time = began.elapsed();
         self.bar.set_message("");
-        let unknown =
-            || find(&spec.algorithm).err().unwrap_or_else(|| unreachable!("it was found"));
-        Ok((result.ok_or_else(unknown)??, time))
+        Ok((result?, time))
     }
 
     fn watch(&self, progress: &Progress, finished: mpsc::Receiver<()>, what: &str, began: Instant) {
@@ -143,16 +100,20 @@ impl Search {
     }
 }
 
+impl Searcher for Search {
+    /// `what` stands before the figures that show the progress.
+    fn search(&self, spec: &CheckSpec, what: &str) -> Result<Searched, Refusal> {
+        let (report, time) = self.watched(what, |progress| conclave_lab::search(spec, progress))?;
+        Ok(Searched { report, time })
+    }
+
+    /// Whether the user has pressed Ctrl-C.
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
 #[expect(clippy::disallowed_methods, reason = "how fast a search is, only a real clock can tell")]
 fn now() -> Instant {
     Instant::now()
-}
-
-impl From<CheckError> for Failure {
-    fn from(error: CheckError) -> Self {
-        match error {
-            CheckError::Contradiction(text) => Self::Usage(text),
-            other => Self::Impossible(other.to_string()),
-        }
-    }
 }

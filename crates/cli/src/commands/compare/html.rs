@@ -2,11 +2,13 @@
 
 use std::fmt::Write as _;
 
-use super::fd::Detectors;
-use super::mutex::Figures;
+use conclave_lab::compare::election::Election;
+use conclave_lab::compare::fd::Detectors;
+use conclave_lab::compare::mutex::Figures;
+use conclave_lab::compare::{Comparison, Sheet, lectures, sheets};
+
 use super::plot::{Line, Plot};
-use super::tables::{Sheet, sheets};
-use super::{Comparison, claims};
+use super::tradeoff;
 
 const STYLE: &str = "
 :root { color-scheme: light dark; --ink: #1c1e21; --dim: #5c6370; --page: #ffffff; --soft: #f3f4f6;
@@ -56,7 +58,7 @@ fn head(family: &str, title: &str) -> String {
 pub(super) fn detectors(detectors: &Detectors) -> String {
     let mut page = head("fd", "how soon, how often wrong, and for how many messages");
     let _ = writeln!(page, "<p class=\"about\">{}</p>", escape(&detectors.summary()));
-    if let Some(svg) = detectors.svg_plot() {
+    if let Some(svg) = tradeoff::svg(&detectors.tradeoff) {
         let _ = write!(
             page,
             "<h2>The trade-off</h2>\n<figure><figcaption>Mistakes over detection time, exponential \
@@ -84,7 +86,7 @@ pub(super) fn page(comparison: &Comparison) -> String {
             1 => "one run".to_owned(),
             seeds => format!("means over {seeds} runs"),
         },
-        escape(&claims::legend()),
+        escape(&lectures::legend()),
     );
     let drawn: Vec<String> = plots(comparison).iter().filter_map(figure).collect();
     if !drawn.is_empty() {
@@ -168,8 +170,7 @@ fn lines(
 fn elections(comparison: &Comparison) -> Vec<Plot> {
     let lines = comparison.algorithms.iter().enumerate().map(|(style, algorithm)| {
         let calls = || {
-            let first =
-                |it: &super::Election| Some((f64::from(it.nodes), it.calls.first()?.messages));
+            let first = |it: &Election| Some((f64::from(it.nodes), it.calls.first()?.messages));
             algorithm.elections.iter().filter_map(first)
         };
         Line {

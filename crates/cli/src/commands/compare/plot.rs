@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::figure;
+use conclave_lab::compare::figure;
 
 /// A plot over the number of nodes.
 pub(super) struct Plot {

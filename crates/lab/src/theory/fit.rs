@@ -8,7 +8,7 @@ use conclave_sim::{Action, Arrivals, Ask, Delay, RunSpec};
 
 use super::formula::{Number, Params, whole};
 use super::{Row, row};
-use crate::{clients, places};
+use crate::{askers, places};
 
 /// The row of the theory that a run is an example of, with the values of its parameters.
 #[derive(Clone, Debug)]
@@ -147,7 +147,7 @@ pub fn alone(
 fn burst(info: &Info, setup: &Setup, asks: &[Ask], usual: Option<Duration>) -> Option<Fit> {
     let mut who: Vec<u32> = asks.iter().map(|ask| ask.node.0).collect();
     who.sort_unstable();
-    let everybody = who.into_iter().eq(clients(info.id, setup).ok()?);
+    let everybody = who.into_iter().eq(askers(info.id, setup).ok()?);
     let alike = asks.iter().all(|ask| ask.at == Time::ZERO && ask.hold.is_none());
     // Who is probed or sent to the queue more than once costs more.
     let probed = info.id == "mutex/ricart-agrawala-queued"

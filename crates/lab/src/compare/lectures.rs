@@ -8,34 +8,37 @@ use crate::theory::{Claim, Row, Verdict, rows_of, theory};
 
 /// What the lectures say about some algorithms.
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Claims {
+pub struct Claims {
     /// The numbers of the lectures that say something.
-    pub(super) documents: Vec<&'static str>,
+    pub documents: Vec<&'static str>,
     /// By algorithm and lecture.
-    pub(super) by_algorithm: BTreeMap<&'static str, BTreeMap<&'static str, Vec<Stated>>>,
+    pub by_algorithm: BTreeMap<&'static str, BTreeMap<&'static str, Vec<Stated>>>,
     /// What is to be said about claims that are not simply exact; the first has number 1.
-    pub(super) errata: Vec<String>,
+    pub errata: Vec<String>,
 }
 
 /// One claim.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Stated {
+pub struct Stated {
     /// In the lecture's words.
-    pub(super) quantity: &'static str,
+    pub quantity: &'static str,
     /// Of the quantities that are compared, the one it is about.
-    pub(super) about: &'static str,
+    pub about: &'static str,
     /// What theory says instead, as a formula.
-    pub(super) theory: Option<&'static str>,
-    pub(super) formula: &'static str,
-    pub(super) verdict: &'static str,
-    pub(super) sign: &'static str,
+    pub theory: Option<&'static str>,
+    /// The figure.
+    pub formula: &'static str,
+    /// What it is worth, in words.
+    pub verdict: &'static str,
+    /// The sign that stands for that.
+    pub sign: &'static str,
     /// The number of the note about it.
-    pub(super) note: Option<usize>,
+    pub note: Option<usize>,
 }
 
 impl Claims {
     /// What the lectures say about these algorithms.
-    pub(super) fn about(ids: impl Iterator<Item = &'static str>) -> Self {
+    pub fn about(ids: impl Iterator<Item = &'static str>) -> Self {
         let mut claims = Self::default();
         for id in ids {
             let claimed = rows_of(id).flat_map(|row| row.claims.iter().map(move |c| (row, c)));
@@ -78,7 +81,7 @@ impl Claims {
     }
 
     /// The quantities that are claimed about an algorithm, each with theory's formula.
-    pub(super) fn quantities(&self, id: &str) -> Vec<(&'static str, Option<&'static str>)> {
+    pub fn quantities(&self, id: &str) -> Vec<(&'static str, Option<&'static str>)> {
         let stated = self.by_algorithm.get(id).into_iter().flat_map(|by| by.values().flatten());
         let mut quantities: Vec<(&'static str, Option<&'static str>)> = Vec::new();
         for stated in stated {
@@ -92,7 +95,7 @@ impl Claims {
     }
 
     /// What a lecture says about a quantity of an algorithm, in a few characters.
-    pub(super) fn short(&self, id: &str, about: &str, document: &str) -> String {
+    pub fn short(&self, id: &str, about: &str, document: &str) -> String {
         let stated = self.by_algorithm.get(id).and_then(|by| by.get(document));
         let stated = stated.map_or(&[][..], Vec::as_slice).iter();
         let stated = stated.filter(|stated| stated.about == about).map(|stated| {
@@ -144,29 +147,7 @@ fn about(quantity: &'static str) -> (&'static str, &'static str) {
 }
 
 /// The signs and what they mean.
-pub(super) fn legend() -> String {
+pub fn legend() -> String {
     let signs = Verdict::ALL.map(|verdict| format!("{} {}", verdict.sign(), verdict.meaning()));
     signs.join(" · ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn claims_are_signed_and_errata_are_numbered_in_order() {
-        let claims = Claims::about(["mutex/ricart-agrawala", "mutex/maekawa"].into_iter());
-        assert_eq!(claims.documents, ["000", "001", "002", "003", "004"]);
-        assert_eq!(claims.short("mutex/ricart-agrawala", "messages", "001"), "2(N-1) ✓");
-        let second = claims.short("mutex/ricart-agrawala", "· to leave", "002");
-        assert_eq!(second, "N-1 ✗[2]");
-        let quantities = claims.quantities("mutex/ricart-agrawala");
-        assert_eq!(quantities[0], ("messages", Some("2*(N-1)")));
-        assert!(claims.errata[1].starts_with("✗ [002] ricart-agrawala, exit: N-1 — double count"));
-        assert_eq!(claims.short("mutex/maekawa", "messages", "000"), "");
-        let notes = claims.by_algorithm.values().flat_map(|by| by.values().flatten());
-        let mut notes: Vec<_> = notes.filter_map(|stated| stated.note).collect();
-        notes.sort_unstable();
-        assert_eq!(notes, (1..=claims.errata.len()).collect::<Vec<_>>());
-    }
 }

@@ -10,91 +10,108 @@ use crate::theory::fit::{About, alone};
 use crate::theory::formula::Params;
 use crate::theory::rows_of;
 use crate::theory::setups::{T, at};
-use crate::{clients, simulate};
+use crate::{askers, simulate};
 
 /// `E`, how long a process stays inside, in units of `T`.
-pub(super) const STAY: u32 = 10;
+pub const STAY: u32 = 10;
 
 /// When a coordinator has been found, where one has to be, in units of `T`.
 const SETTLED: u32 = 100;
 
 /// What an algorithm costs among so many nodes.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Size {
-    pub(super) nodes: u32,
+pub struct Size {
+    /// How many nodes there are.
+    pub nodes: u32,
     /// What was measured, unless the algorithm does not fit.
-    pub(super) figures: Option<Figures>,
+    pub figures: Option<Figures>,
     /// Why it does not.
-    pub(super) unfit: Option<String>,
+    pub unfit: Option<String>,
     /// The last node that may ask.
     #[serde(skip)]
-    pub(super) last_client: Option<u32>,
+    pub last_client: Option<u32>,
 }
 
 /// Everything measured about an algorithm among so many nodes. Times are in units of `T`.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Figures {
-    pub(super) idle: Idle,
-    pub(super) burst: Burst,
-    pub(super) saturated: Saturated,
+pub struct Figures {
+    /// One node asks while no other does.
+    pub idle: Idle,
+    /// All ask at once.
+    pub burst: Burst,
+    /// All ask again and again.
+    pub saturated: Saturated,
 }
 
 /// One node asks while nobody else does: the last that may, or, if it need not ask anybody, the
 /// first.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Idle {
-    pub(super) requester: u32,
-    pub(super) messages: Beside,
-    pub(super) messages_entry: Beside,
-    pub(super) messages_exit: Beside,
+pub struct Idle {
+    /// Who asks.
+    pub requester: u32,
+    /// All its messages.
+    pub messages: Beside,
+    /// Those that ask for it and grant it.
+    pub messages_entry: Beside,
+    /// Those that release it.
+    pub messages_exit: Beside,
     /// Where a broadcast is one transmission, if that is what the algorithm is about.
-    pub(super) transmissions: Option<Beside>,
-    pub(super) entry_delay: Beside,
+    pub transmissions: Option<Beside>,
+    /// From asking to entering.
+    pub entry_delay: Beside,
     /// From asking to leaving, without the stay itself.
-    pub(super) response: Beside,
+    pub response: Beside,
 }
 
 /// Everybody asks at once.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Burst {
-    pub(super) messages: u64,
+pub struct Burst {
+    /// All messages of the run.
+    pub messages: u64,
     /// From one leaving to the next entering: the mean.
-    pub(super) sync_delay: Option<f64>,
+    pub sync_delay: Option<f64>,
     /// The least and the most that theory knows of.
-    pub(super) sync_theory: Option<(f64, f64)>,
+    pub sync_theory: Option<(f64, f64)>,
     /// How many got in, if not all did.
-    pub(super) stuck: Option<String>,
+    pub stuck: Option<String>,
 }
 
 /// Everybody asks again as soon as it has left.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Saturated {
-    pub(super) messages: Option<f64>,
-    pub(super) bytes: Option<f64>,
+pub struct Saturated {
+    /// Messages per entry.
+    pub messages: Option<f64>,
+    /// Bytes per entry.
+    pub bytes: Option<f64>,
     /// Entries per `T`.
-    pub(super) throughput: Option<f64>,
+    pub throughput: Option<f64>,
     /// `1/(d+E)`, where theory knows the synchronization delay `d`.
-    pub(super) throughput_theory: Option<f64>,
+    pub throughput_theory: Option<f64>,
     /// Jain's index.
-    pub(super) fairness: Option<f64>,
-    pub(super) waiting_p50: f64,
-    pub(super) waiting_p99: f64,
-    pub(super) overtaking: u64,
+    pub fairness: Option<f64>,
+    /// Half wait no longer.
+    pub waiting_p50: f64,
+    /// Ninety-nine of a hundred wait no longer.
+    pub waiting_p99: f64,
+    /// How often a request was overtaken, at most.
+    pub overtaking: u64,
     /// What came to a halt, if something did.
-    pub(super) stuck: Option<String>,
+    pub stuck: Option<String>,
 }
 
 /// A figure, and what theory says it is.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(super) struct Beside {
-    pub(super) measured: Option<f64>,
-    pub(super) theory: Option<f64>,
+pub struct Beside {
+    /// What was measured.
+    pub measured: Option<f64>,
+    /// What theory says.
+    pub theory: Option<f64>,
 }
 
 /// Measures an algorithm among `nodes` nodes.
-pub(super) fn measure(info: &'static Info, nodes: u32, seeds: u64) -> Size {
+pub fn measure(info: &'static Info, nodes: u32, seeds: u64) -> Size {
     let setup = Setup::new(topology(info, nodes));
-    let figures = clients(info.id, &setup).map_err(|failure| failure.to_string());
+    let figures = askers(info.id, &setup).map_err(|failure| failure.to_string());
     let last_client = figures.as_ref().ok().map(|clients| clients.end.saturating_sub(1));
     let figures = figures.and_then(|clients| {
         if clients.is_empty() {
@@ -111,7 +128,7 @@ pub(super) fn measure(info: &'static Info, nodes: u32, seeds: u64) -> Size {
 }
 
 /// What the algorithm wants, and a binary tree where it wants a tree.
-pub(super) fn topology(info: &Info, nodes: u32) -> Topology {
+pub fn topology(info: &Info, nodes: u32) -> Topology {
     Topology::of(info.model.links, nodes)
 }
 
@@ -123,7 +140,7 @@ struct System {
 
 impl Beside {
     /// The measured figure with a sign if theory agrees, and with theory's if it does not.
-    pub(super) fn show(self, figure: impl Fn(f64) -> String) -> String {
+    pub fn show(self, figure: impl Fn(f64) -> String) -> String {
         let Some(measured) = self.measured.map(&figure) else { return "–".to_owned() };
         match self.theory.map(&figure) {
             Some(theory) if theory == measured => format!("{measured} ✓"),
@@ -278,6 +295,6 @@ fn mean(values: Vec<f64>) -> Option<f64> {
 }
 
 /// A duration in units of `T`.
-pub(super) fn in_units(duration: Duration) -> f64 {
+pub fn in_units(duration: Duration) -> f64 {
     duration.as_secs_f64() / T.as_secs_f64()
 }

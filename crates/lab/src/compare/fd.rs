@@ -1,23 +1,23 @@
 //! Failure detectors measured: how soon they find a crash, how often they are wrong, what they cost,
 //! and what one of these can be had for another.
 
-mod plot;
-
 use std::time::Duration;
 
 use conclave_protocol::{Info, NodeId, Setup, Time};
 use conclave_sim::{Action, Delay, Event, Outcome, Percentiles, Quality, RunSpec, Tracing};
 use serde::Serialize;
 
+use super::mutex::Beside;
 use super::mutex::{in_units, topology};
-use super::tables::Sheet;
-use super::{Beside, figure, or_dash};
+use super::sheets::Sheet;
+use super::{figure, or_dash};
 use crate::simulate;
 use crate::theory::setups::{T, at};
 
-/// Numbers of nodes and of runs, if none are given.
-pub(super) const NODES: &[u32] = &[5];
-pub(super) const SEEDS: u64 = 20;
+/// Numbers of nodes, if none are given.
+pub const NODES: &[u32] = &[5];
+/// The number of runs, if none is given.
+pub const SEEDS: u64 = 20;
 
 /// How long a run takes, in units of `T`. Messages are counted from the first quarter to the second,
 /// and the crash comes at the beginning of the second half.
@@ -27,81 +27,97 @@ const SETTLED: u32 = SPAN / 4;
 
 /// Everything that was measured about failure detectors.
 #[derive(Debug, Serialize)]
-pub(super) struct Detectors {
-    family: &'static str,
-    nodes: Vec<u32>,
-    seeds: u64,
-    detectors: Vec<Watched>,
+pub struct Detectors {
+    /// Always `fd`.
+    pub family: &'static str,
+    /// Numbers of nodes.
+    pub nodes: Vec<u32>,
+    /// How many runs were averaged over.
+    pub seeds: u64,
+    /// Each among each number of nodes.
+    pub detectors: Vec<Watched>,
     /// What a change of one option does to detection time and mistakes, where delays have no bound.
-    tradeoff: Vec<Curve>,
+    pub tradeoff: Vec<Curve>,
 }
 
 /// A detector among so many nodes.
 #[derive(Debug, Serialize)]
-struct Watched {
-    id: &'static str,
-    nodes: u32,
+pub struct Watched {
+    /// Its id.
+    pub id: &'static str,
+    /// How many nodes there are.
+    pub nodes: u32,
     /// By delay model.
-    figures: Vec<Figures>,
+    pub figures: Vec<Figures>,
     /// Why there are none.
-    unfit: Option<String>,
+    pub unfit: Option<String>,
 }
 
 /// What a detector did over one delay model. Times are in units of `T`.
 #[derive(Clone, Debug, Serialize)]
-struct Figures {
-    delays: &'static str,
+pub struct Figures {
+    /// The delay model.
+    pub delays: &'static str,
     /// From a crash until the others suspect it for good, unless all did already.
-    detection: Option<Detection>,
+    pub detection: Option<Detection>,
     /// Crashes that somebody did not notice.
-    missed: usize,
+    pub missed: usize,
     /// Wrong suspicions, per pair and 1000 `T` that both are up and one trusts the other.
-    mistakes: f64,
+    pub mistakes: f64,
     /// Those in the second half of the runs, per pair and 1000 `T`.
-    mistakes_late: f64,
+    pub mistakes_late: f64,
     /// How long they last, on average, of those that were taken back or came true.
-    mistake_duration: Option<f64>,
+    pub mistake_duration: Option<f64>,
     /// From one to the next of the same pair, on average.
-    mistake_recurrence: Option<f64>,
+    pub mistake_recurrence: Option<f64>,
     /// The share of the time that both are up in which one is wrong about the other.
-    mistaken: f64,
+    pub mistaken: f64,
     /// Messages per pair and `T`.
-    messages: Beside,
+    pub messages: Beside,
     /// Bytes per pair and `T`.
-    bytes: f64,
+    pub bytes: f64,
 }
 
+/// How soon a crash is found.
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Detection {
-    least: f64,
-    mean: f64,
-    p99: f64,
-    most: f64,
+pub struct Detection {
+    /// The soonest.
+    pub least: f64,
+    /// On average.
+    pub mean: f64,
+    /// Ninety-nine of a hundred are no later.
+    pub p99: f64,
+    /// The latest.
+    pub most: f64,
     /// The most that theory allows for, where delays keep the promise.
-    bound: Option<f64>,
+    pub bound: Option<f64>,
 }
 
 /// A detector with one option set to one value after the other.
 #[derive(Debug, Serialize)]
-struct Curve {
-    id: &'static str,
+pub struct Curve {
+    /// Its id.
+    pub id: &'static str,
     /// What is set.
-    knob: &'static str,
-    points: Vec<Point>,
+    pub knob: &'static str,
+    /// Value by value.
+    pub points: Vec<Point>,
 }
 
 /// What came of a value.
 #[derive(Clone, Copy, Debug, Serialize)]
-struct Point {
-    value: f64,
+pub struct Point {
+    /// The value.
+    pub value: f64,
     /// Mean detection time, in units of `T`.
-    detection: f64,
+    pub detection: f64,
     /// Wrong suspicions, per pair and 1000 `T` of trust.
-    mistakes: f64,
+    pub mistakes: f64,
 }
 
 impl Curve {
-    fn name(&self) -> String {
+    /// The detector and what is set.
+    pub fn name(&self) -> String {
         format!("{}, {}", short(self.id), self.knob)
     }
 }
@@ -133,7 +149,7 @@ const KNOBS: &[(&str, &str, &[f64])] = &[
 ];
 
 /// Measures detectors, as long as `on` says so.
-pub(super) fn measure(
+pub fn measure(
     algorithms: &[&'static Info],
     nodes: &[u32],
     seeds: u64,
@@ -167,7 +183,7 @@ pub(super) fn measure(
 }
 
 /// How many steps [`measure`] takes.
-pub(super) fn steps(algorithms: &[&'static Info], nodes: &[u32]) -> usize {
+pub fn steps(algorithms: &[&'static Info], nodes: &[u32]) -> usize {
     let knobs = KNOBS.iter().filter(|(id, ..)| algorithms.iter().any(|info| info.id == *id));
     algorithms.len() * nodes.len() + knobs.count()
 }
@@ -327,7 +343,7 @@ const COLUMNS: [(&str, u8); 11] = [
 
 impl Detectors {
     /// The tables: one for each number of nodes, and one of the trade-off.
-    pub(super) fn sheets(&self) -> Vec<Sheet> {
+    pub fn sheets(&self) -> Vec<Sheet> {
         let mut sheets: Vec<Sheet> = self.nodes.iter().map(|&nodes| self.sheet(nodes)).collect();
         if !self.tradeoff.is_empty() {
             sheets.push(self.tradeoff_sheet());
@@ -394,18 +410,8 @@ impl Detectors {
         }
     }
 
-    /// The trade-off, drawn with letters.
-    pub(super) fn text_plot(&self, width: usize) -> String {
-        plot::text(&self.tradeoff, width)
-    }
-
-    /// The trade-off as an SVG element, if there is anything to draw.
-    pub(super) fn svg_plot(&self) -> Option<String> {
-        plot::svg(&self.tradeoff)
-    }
-
     /// What the page says above its tables.
-    pub(super) fn summary(&self) -> String {
+    pub fn summary(&self) -> String {
         format!(
             "Detection time, mistakes and messages of every detector over four delay models; {} runs \
              each.",

@@ -14,45 +14,48 @@ use crate::theory::setups::at;
 
 /// An algorithm among so many nodes.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Election {
-    pub(super) nodes: u32,
+pub struct Election {
+    /// How many nodes there are.
+    pub nodes: u32,
     /// Whether the best node has crashed before anybody calls: where the model has crashes.
-    pub(super) best_is_dead: bool,
+    pub best_is_dead: bool,
     /// What each call costs.
-    pub(super) calls: Vec<Call>,
+    pub calls: Vec<Call>,
     /// How it takes crashes.
-    pub(super) crashes: Option<Crashed>,
+    pub crashes: Option<Crashed>,
     /// Where several are elected on purpose: how good they are.
-    pub(super) superpeers: Option<Superpeers>,
+    pub superpeers: Option<Superpeers>,
     /// Why there is nothing to measure.
-    pub(super) unfit: Option<String>,
+    pub unfit: Option<String>,
 }
 
 /// An election.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Call {
+pub struct Call {
     /// Who calls for it, at the same moment.
-    pub(super) initiators: Vec<u32>,
+    pub initiators: Vec<u32>,
     /// Acknowledgements and the like left out.
-    pub(super) messages: Beside,
+    pub messages: Beside,
     /// From the call until the last has learnt the outcome, in units of `T`.
-    pub(super) turnaround: Beside,
-    pub(super) bytes: u64,
+    pub turnaround: Beside,
+    /// Bytes sent.
+    pub bytes: u64,
     /// Acknowledgements and the like.
-    pub(super) upkeep: u64,
-    pub(super) leader: Option<u32>,
+    pub upkeep: u64,
+    /// Who is elected.
+    pub leader: Option<u32>,
 }
 
 /// What becomes of an election if one node crashes in the course of it.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Crashed {
+pub struct Crashed {
     /// Runs, each with a crash of another node or at another moment …
-    pub(super) runs: u32,
+    pub runs: u32,
     /// … of which in so many everybody who is left agrees on the best of them.
-    pub(super) survived: u32,
+    pub survived: u32,
     /// The first in which they do not: who crashes, when after the call in units of `T`, and what
     /// is wrong then.
-    pub(super) first: Option<(u32, f64, String)>,
+    pub first: Option<(u32, f64, String)>,
 }
 
 /// When the calls are made: after everything has been detected.
@@ -73,7 +76,7 @@ fn initiators(live: u32) -> Vec<Vec<u32>> {
 }
 
 /// Measures an algorithm among `nodes` nodes.
-pub(super) fn measure(info: &'static Info, nodes: u32) -> Election {
+pub fn measure(info: &'static Info, nodes: u32) -> Election {
     let several = info.elects_several();
     let best_is_dead = info.model.crashes > Crashes::None && nodes > 1 && !several;
     let mut election = Election {

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::super::figure;
-use super::super::plot::Axis;
-use super::{Curve, Point};
+use conclave_lab::compare::fd::{Curve, Point};
+use conclave_lab::compare::figure;
+
+use super::plot::Axis;
 
 /// How many lines the plot on a terminal has.
 const LINES: usize = 18;

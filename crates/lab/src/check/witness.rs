@@ -1,31 +1,33 @@
-//! A counter-example as a run: simulated, said in words, drawn, and written to a file.
-
-use std::fs;
-use std::path::Path;
+//! A counter-example as a run: simulated, said in words, and as a file.
 
 use conclave_check::{CheckSpec, Violation};
 use conclave_protocol::{Info, Mark, NodeId, Property, Time, What};
 use conclave_sim::{Event, Finding, Outcome, RunSpec, TraceFile, Tracing};
 
-use crate::diagram::{self, Remark, draw};
-use crate::{Failure, Terminal, simulate};
+use crate::report::Remark;
+use crate::{Refusal, simulate};
 
 /// A run that violates a property.
-pub(super) struct Witness {
-    pub(super) property: Property,
-    pub(super) violation: Violation,
-    spec: RunSpec,
-    outcome: Outcome,
+#[derive(Debug)]
+pub struct Witness {
+    /// What it violates.
+    pub property: Property,
+    /// By which decisions, and why.
+    pub violation: Violation,
+    /// The run as a specification.
+    pub spec: RunSpec,
+    /// What happened.
+    pub outcome: Outcome,
 }
 
 impl Witness {
     /// Follows the decisions of a violation in the simulator.
-    pub(super) fn new(
+    pub fn new(
         info: &Info,
         check: &CheckSpec,
         property: Property,
         violation: &Violation,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, Refusal> {
         let mut spec = RunSpec::new(info, check.setup.clone());
         spec.channels = check.channels;
         spec.tracing = Tracing::Full;
@@ -35,37 +37,36 @@ impl Witness {
     }
 
     /// How many steps it takes.
-    pub(super) fn len(&self) -> usize {
+    #[expect(clippy::len_without_is_empty, reason = "it is no collection")]
+    pub fn len(&self) -> usize {
         self.violation.decisions.len()
     }
 
     /// The number of the first step of the part that repeats for ever, counted from 1.
-    pub(super) fn loop_from(&self) -> Option<usize> {
+    pub fn loop_from(&self) -> Option<usize> {
         self.violation.loop_from.map(|from| from + 1)
     }
 
     /// Whether another violation is shown by the same run.
-    pub(super) fn is_same_run(&self, other: &Self) -> bool {
+    pub fn is_same_run(&self, other: &Self) -> bool {
         let (one, two) = (&self.violation, &other.violation);
         one.decisions == two.decisions && one.loop_from == two.loop_from
     }
 
-    /// Writes the run to a file.
-    pub(super) fn save(&self, path: &Path) -> Result<(), Failure> {
+    /// The run as a file, with what it shows.
+    pub fn file(&self) -> TraceFile {
         let finding = Finding {
             property: self.property,
             why: self.violation.why.clone(),
             step: self.len(),
             loop_from: self.loop_from(),
         };
-        let file =
-            TraceFile { verdict: Some(finding), ..TraceFile::new(&self.spec, &self.outcome) };
-        let failed = |error| Failure::File { path: path.to_owned(), error };
-        fs::write(path, file.to_text()).map_err(failed)
+        TraceFile { verdict: Some(finding), ..TraceFile::new(&self.spec, &self.outcome) }
     }
 
-    /// The space-time diagram, with what is wrong pointed at.
-    pub(super) fn diagram(&self, also: &[&Self], events: usize, terminal: &Terminal) -> String {
+    /// What to point at in the run: where it repeats, and what is wrong at its end, also according
+    /// to those that are shown by the same run.
+    pub fn remarks(&self, also: &[&Self]) -> Vec<Remark> {
         let mut remarks = Vec::new();
         if let Some(from) = self.loop_from() {
             let records = self.records(from);
@@ -80,13 +81,11 @@ impl Witness {
             let text = format!("{} violated: {}", it.property, it.violation.why);
             Remark { record: last, text }
         }));
-        let unit = self.spec.setup.delay;
-        let options = diagram::Options { terminal: *terminal, unit, events };
-        draw(&self.outcome.trace, &remarks, &options)
+        remarks
     }
 
     /// What happens in each step, in words.
-    pub(super) fn steps(&self) -> impl Iterator<Item = String> + '_ {
+    pub fn steps(&self) -> impl Iterator<Item = String> + '_ {
         (1..=self.len()).map(|step| self.words(step))
     }
 
@@ -99,7 +98,7 @@ impl Witness {
     }
 
     /// What happens in a step, in words; steps are counted from 1.
-    pub(super) fn words(&self, step: usize) -> String {
+    pub fn words(&self, step: usize) -> String {
         let trace = &self.outcome.trace;
         let decision = &self.violation.decisions[step - 1];
         let mut text = String::new();

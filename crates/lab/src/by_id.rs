@@ -1,29 +1,30 @@
-//! Algorithms by id, with errors for users.
+//! Algorithms by id, with refusals that say what there is instead.
 
 use std::ops::Range;
 
 use conclave_algorithms::catalogue;
+use conclave_check::{CheckSpec, Progress, Report};
 use conclave_protocol::{Info, Setup};
 use conclave_sim::{Outcome, RunSpec};
 
-use crate::Failure;
+use crate::{Prey, Refusal};
 
 /// What is said about the algorithm called `id`, or the nearest ids there are.
-pub fn find(id: &str) -> Result<&'static Info, Failure> {
+pub fn find(id: &str) -> Result<&'static Info, Refusal> {
     catalogue::find(id).ok_or_else(|| {
         if let Some(topic) = catalogue::topic(id) {
             let id = topic.id;
             let why = format!("{id} is a notion and does not run; try `conclave explain {id}`");
-            return Failure::Usage(why);
+            return Refusal::Usage(why);
         }
         let ids = catalogue::ALL.iter().map(|info| info.id);
         let nearest = nearest(id, ids);
-        Failure::UnknownId { id: id.to_owned(), nearest }
+        Refusal::UnknownId { id: id.to_owned(), nearest }
     })
 }
 
 /// Up to three of `known` that are most like `text`, the best first.
-pub(crate) fn nearest<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+pub fn nearest<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let text = text.to_lowercase();
     let likeness = |candidate: &str| {
         let name = candidate.rsplit('/').next().unwrap_or(candidate);
@@ -41,18 +42,24 @@ pub(crate) fn nearest<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> V
     near.map(|(_, known)| known).take(3).collect()
 }
 
-/// Runs the algorithm that `spec` names. It has to be in the catalogue.
-pub fn simulate(spec: &RunSpec) -> Result<Outcome, Failure> {
-    let outcome = conclave_lab::run(spec);
-    let unknown = || find(&spec.algorithm).err().unwrap_or_else(|| unreachable!("it was found"));
-    Ok(outcome.ok_or_else(unknown)??)
+/// Runs the algorithm that `spec` names.
+pub fn simulate(spec: &RunSpec) -> Result<Outcome, Refusal> {
+    Ok(crate::run(spec).ok_or_else(|| unknown(&spec.algorithm))??)
+}
+
+/// Searches every run of the system that `spec` describes.
+pub fn search(spec: &CheckSpec, progress: &Progress) -> Result<Report, Refusal> {
+    Ok(crate::check(spec, progress).ok_or_else(|| unknown(&spec.algorithm))??)
+}
+
+/// Walks at random through the runs of the system that `spec` describes.
+pub fn walk(spec: &CheckSpec, seed: u64, progress: &Progress) -> Result<Prey, Refusal> {
+    Ok(crate::hunt(spec, seed, progress).ok_or_else(|| unknown(&spec.algorithm))??)
 }
 
 /// The nodes whose applications ask by default, in a system of the given make-up.
-pub fn clients(id: &str, setup: &Setup) -> Result<Range<u32>, Failure> {
-    let clients = conclave_lab::clients(id, setup);
-    let unknown = || find(id).err().unwrap_or_else(|| unreachable!("it was found"));
-    clients.ok_or_else(unknown)?.map_err(|unfit| Failure::Impossible(unfit.to_string()))
+pub fn askers(id: &str, setup: &Setup) -> Result<Range<u32>, Refusal> {
+    Ok(crate::clients(id, setup).ok_or_else(|| unknown(id))??)
 }
 
 /// How many may be inside the critical section at once.
@@ -63,15 +70,6 @@ pub fn places(info: &Info, setup: &Setup) -> u32 {
     units.and_then(|text| text.parse().ok()).unwrap_or(1)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_mistyped_name_finds_its_neighbours() {
-        let ids = ["mutex/ricart-agrawala", "mutex/token-ring", "election/bully"];
-        assert_eq!(nearest("mutex/ricart-agrwala", ids.into_iter()), ["mutex/ricart-agrawala"]);
-        assert_eq!(nearest("bully", ids.into_iter()), ["election/bully"]);
-        assert_eq!(nearest("xyzzy", ids.into_iter()), [""; 0]);
-    }
+fn unknown(id: &str) -> Refusal {
+    find(id).err().unwrap_or_else(|| unreachable!("what the catalogue finds can be run"))
 }

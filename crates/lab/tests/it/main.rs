@@ -1,0 +1,7 @@
+//! The laboratory as a library. The crate itself has no unit tests, so that every algorithm is compiled once.
+
+mod formula;
+mod lectures;
+mod names;
+mod theory;
+mod words;
