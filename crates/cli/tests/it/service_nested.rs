@@ -117,6 +117,40 @@ fn a_nested_candidate_beside_another_nested_command_is_a_thread_of_control_of_it
 }
 
 #[test]
+fn nested_commands_at_the_same_time_are_not_taken_for_one_thread_of_control() {
+    let node = Node::start(&[]);
+    // Another process leads E, and then waits for b.
+    let script = format!("while ! test -e b-held; do sleep 0.02; done; {OWN} lock b -- echo has b");
+    let mut other =
+        node.begin(&["elect", "--once", "--ttl", "60s", "E", "--", "sh", "-c", &script]);
+    eventually("a leader", || {
+        let elections = node.json(&["elections", "--json"]);
+        elections[0]["leader"].is_object().then_some(())
+    });
+    // The first nested command goes on for the outer one. The second holds b, the third waits for E: were they one
+    // thread of control, it would wait for itself.
+    let until = "while ! test -e enough; do sleep 0.02; done";
+    let script = format!(
+        "{OWN} lock x -- sh -c 'touch x-held; {until}' & while ! test -e x-held; do sleep 0.02; done; \
+         {OWN} lock b -- sh -c 'touch b-held; {until}' & while ! test -e b-held; do sleep 0.02; done; \
+         {OWN} elect --once E -- echo leads E & wait"
+    );
+    let mut outer = node.begin(&["lock", "--ttl", "60s", "a", "--", "sh", "-c", &script]);
+    node.waiters("b", 1);
+    eventually("a candidate", || {
+        let elections = node.json(&["elections", "--json"]);
+        elections[0]["candidates"].as_array().filter(|all| all.len() == 1).map(drop)
+    });
+    let graph = node.ends_with(0, &["graph"]);
+    assert!(graph.contains("no deadlock"), "{graph}");
+    fs::write(node.file("enough"), "").expect("it can be written");
+    other.ends_with(0);
+    outer.ends_with(0);
+    assert!(other.stdout().contains("has b"), "{}", other.stdout());
+    assert!(outer.stdout().contains("leads E"), "{}", outer.stdout());
+}
+
+#[test]
 fn to_lock_ones_own_lock_is_refused_or_reentrant() {
     let node = Node::start(&[]);
     node.refuses(14, &["lock", "n1", "--", OWN, "lock", "n1", "--", "true"], "--reentrant");
