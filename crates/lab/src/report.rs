@@ -122,7 +122,7 @@ pub fn claim(info: &Info, property: Property) -> Claim {
 
 /// The verdict on each property that is claimed or belongs to the family.
 pub fn judge_all(info: &'static Info, spec: &RunSpec, outcome: &Outcome) -> Vec<Judged> {
-    let limits = JudgeLimits::of(info, spec, outcome);
+    let limits = JudgeLimits::of(info, spec, &outcome.trace);
     let size = outcome.trace.records.len().saturating_mul(outcome.trace.nodes as usize);
     let repeats = Wrap::of(&spec.setup).is_ok_and(Wrap::repeats);
     let verdict = |property| match property {
@@ -131,16 +131,18 @@ pub fn judge_all(info: &'static Info, spec: &RunSpec, outcome: &Outcome) -> Vec<
         }
         // The links' own packets and acknowledgements order requests that the algorithm, which
         // does not see them, cannot know to be ordered.
-        Property::FcfsHappenedBefore if spec.reliable => match judge(property, outcome, limits) {
-            Verdict::Violated { why, .. } => {
-                Verdict::Open { why: format!("{why}, as far as acknowledgements count") }
+        Property::FcfsHappenedBefore if spec.reliable => {
+            match judge(property, &outcome.trace, limits) {
+                Verdict::Violated { why, .. } => {
+                    Verdict::Open { why: format!("{why}, as far as acknowledgements count") }
+                }
+                verdict => verdict,
             }
-            verdict => verdict,
-        },
+        }
         Property::FenceOrder | Property::FcfsTimestamp if repeats => {
             Verdict::Open { why: "with wrap set, fencing tokens come again and again".into() }
         }
-        _ => judge(property, outcome, limits),
+        _ => judge(property, &outcome.trace, limits),
     };
     let judged =
         |property| Judged { property, verdict: verdict(property), claim: claim(info, property) };
@@ -336,8 +338,8 @@ impl<'a> Report<'a> {
         if costs.lost > 0 {
             rows.push(text("", "· that were lost", costs.lost.to_string()));
         }
-        rows.push(time("", "virtual time", self.outcome.at - Time::ZERO));
-        if self.outcome.tracing < Tracing::Events {
+        rows.push(time("", "virtual time", self.outcome.trace.ended - Time::ZERO));
+        if self.outcome.trace.tracing < Tracing::Events {
             rows.push(text("", "steps of nodes", self.outcome.stats.events.to_string()));
             rows.push(text("", "events pending at most", self.outcome.stats.pending.to_string()));
         }
@@ -360,7 +362,7 @@ impl<'a> Report<'a> {
     pub fn superpeers(&self) -> Option<(Superpeers, f64)> {
         let setup = &self.spec.setup;
         let wanted = superpeers_wanted(setup).filter(|_| self.info.elects_several())?;
-        Some((Superpeers::of(&self.outcome.beliefs, &setup.topology), wanted))
+        Some((Superpeers::of(&self.outcome.trace.beliefs(), &setup.topology), wanted))
     }
 }
 

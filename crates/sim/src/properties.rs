@@ -13,7 +13,7 @@ use conclave_protocol::{Info, Property};
 use serde::Serialize;
 
 pub use self::limits::Limits;
-use crate::{End, Outcome, Tracing};
+use crate::{End, Trace, Tracing};
 
 /// What can be said of a property after a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -83,32 +83,31 @@ pub fn judgeable(info: &Info) -> Vec<Property> {
     Property::ALL.into_iter().filter(wanted).collect()
 }
 
-/// Judges a property of a run.
+/// Judges a property of a run, by its trace alone.
 ///
 /// What is said of the end of things is judged only where the run shows it: a run that came to its
 /// end by itself, or one that was cut off after more than the [patience](Limits::patience) that any
 /// run within the model needs, nothing having been done to the system meanwhile.
-pub fn judge(property: Property, outcome: &Outcome, limits: Limits) -> Verdict {
-    let trace = &outcome.trace;
+pub fn judge(property: Property, trace: &Trace, limits: Limits) -> Verdict {
     let at_rest = [Property::OneLeader, Property::LeaderKnown, Property::BestLeads];
-    if outcome.tracing < Tracing::Events && !at_rest.contains(&property) {
+    if trace.tracing < Tracing::Events && !at_rest.contains(&property) {
         return open("the run was not recorded");
     }
     // Decisions that come to an end say nothing about those that could have followed.
-    let followed = outcome.end == End::Decisions;
+    let followed = trace.end == End::Decisions;
     let patience = if followed { Duration::MAX } else { limits.patience };
     match property {
         Property::Exclusion => section::exclusion(trace, limits.places),
-        Property::NoDeadlock => section::no_deadlock(outcome, patience),
-        Property::NoStarvation => section::no_starvation(outcome, patience),
+        Property::NoDeadlock => section::no_deadlock(trace, patience),
+        Property::NoStarvation => section::no_starvation(trace, patience),
         Property::FcfsHappenedBefore => section::fcfs_happened_before(trace),
         // The token of an algorithm that promises this is the request's timestamp.
         Property::FcfsTimestamp | Property::FenceOrder => section::fence_order(trace),
-        Property::OneLeader => watch::one_leader(outcome, patience),
+        Property::OneLeader => watch::one_leader(trace, patience),
         Property::OneLeaderPerEpoch => watch::one_leader_per_epoch(trace),
-        Property::LeaderKnown => watch::leader_known(outcome, patience),
-        Property::BestLeads => watch::best_leads(outcome, patience),
-        Property::Completeness => watch::completeness(outcome, patience),
+        Property::LeaderKnown => watch::leader_known(trace, patience),
+        Property::BestLeads => watch::best_leads(trace, patience),
+        Property::Completeness => watch::completeness(trace, patience),
         Property::Accuracy => watch::accuracy(trace),
     }
 }
@@ -122,6 +121,6 @@ fn open(why: impl Into<String>) -> Verdict {
 }
 
 /// The record that stands for something that did not happen: the last one.
-fn last(outcome: &Outcome) -> usize {
-    outcome.trace.records.len().saturating_sub(1)
+fn last(trace: &Trace) -> usize {
+    trace.records.len().saturating_sub(1)
 }

@@ -49,7 +49,7 @@ pub struct RunSpec {
 }
 
 /// How much of a run is recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tracing {
     /// Nothing but how many events there were.
@@ -57,6 +57,7 @@ pub enum Tracing {
     /// How many messages of each name were sent, in no memory to speak of.
     Counts,
     /// Every event, in 32 bytes, with Lamport clocks.
+    #[default]
     Events,
     /// Every event, and the size of each message.
     Sizes,

@@ -2,13 +2,11 @@ use conclave_protocol::{
     Client, Ctx, Entry, Input, Mark, Marked, NodeId, Protocol, Reliable, ReliableConfig, Time,
     Topology, label,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::environment::{Environment, Local, Outside, Pending, json, skewed};
 use crate::workload::Agenda;
-use crate::{
-    Action, Beliefs, Class, Event, Faults, Owner, Record, Rng, RunSpec, SpecError, Trace, Tracing,
-};
+use crate::{Action, Class, Event, Faults, Owner, Record, Rng, RunSpec, SpecError, Trace, Tracing};
 
 mod follow;
 #[cfg(test)]
@@ -49,23 +47,16 @@ fn finish<P: Protocol, C: Client<P>>(
 pub struct Outcome {
     /// What happened, as far as it was recorded.
     pub trace: Trace,
-    /// How far that is.
-    pub tracing: Tracing,
     /// Counts.
     pub stats: Stats,
-    /// Who took whom for the leader in the end.
-    pub beliefs: Beliefs,
-    /// Why it ended.
-    pub end: End,
-    /// When it ended.
-    pub at: Time,
 }
 
 /// Why a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum End {
     /// Nothing was left to do.
+    #[default]
     Quiet,
     /// Every request was served, and the time to linger had passed.
     Served,
@@ -191,9 +182,9 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
 
     fn over(self, end: End) -> Outcome {
         let stats = self.stats();
-        let live = self.nodes.iter().map(|node| node.state.is_some()).collect();
-        let Environment { trace, tracing, beliefs, groups, now, .. } = self.environment;
-        Outcome { trace, tracing, stats, beliefs: beliefs.at_end(live, groups), end, at: now }
+        let Environment { mut trace, now, .. } = self.environment;
+        (trace.end, trace.ended) = (end, now);
+        Outcome { trace, stats }
     }
 
     /// Carries out the next event. Returns why there is none, when there is none.
@@ -359,8 +350,9 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
                         of[member.index()] = group;
                     }
                 }
-                self.environment.groups = Some(of);
-                self.note(NodeId(0), Event::Partition);
+                self.environment.groups = Some(of.clone());
+                let event = self.environment.trace.partition(of);
+                self.note(NodeId(0), event);
             }
             Action::Heal => {
                 self.environment.groups = None;
@@ -390,7 +382,6 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
         node.local.timers.clear();
         node.local.ask = None;
         node.client = C::default();
-        self.environment.beliefs.forget(id);
         let outstanding = u64::from(std::mem::take(&mut node.local.outstanding));
         let lost = self.agenda.remaining(id).map(|remaining| remaining + outstanding);
         self.environment.open = self.environment.open.zip(lost).map(|(open, lost)| open - lost);
@@ -506,16 +497,11 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
 
     /// Tells the application what its node has to say, and asks what it will do now.
     fn tell(&mut self, id: NodeId) {
-        let nodes = self.nodes.len();
         let Node { client, local, .. } = &mut self.nodes[id.index()];
         let mut notices = std::mem::take(&mut self.environment.notices);
         for notice in notices.drain(..) {
             match notice.mark() {
                 Mark::Entered { .. } => self.environment.stats.entered += 1,
-                Mark::Follows { leader, epoch } => {
-                    self.environment.beliefs.follow(id, nodes, leader, epoch);
-                }
-                Mark::Unled => self.environment.beliefs.forget(id),
                 Mark::Lost if std::mem::take(&mut local.outstanding) => self.environment.close(),
                 _ => {}
             }

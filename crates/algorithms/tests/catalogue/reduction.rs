@@ -124,7 +124,7 @@ fn replay(
     let outcome = conclave_lab::run(&run).ok_or("it is in the catalogue")?;
     let outcome = outcome.map_err(|error| error.to_string())?;
     let limits = JudgeLimits { places: spec.places, ..JudgeLimits::default() };
-    let verdict = judge(property, &outcome, limits);
+    let verdict = judge(property, &outcome.trace, limits);
     if verdict.is_violated() {
         return Ok(());
     }

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use conclave_protocol::{Info, Mark, NodeId, Time};
 
-use crate::{End, Event, Outcome, RunSpec, Trace};
+use crate::{End, Event, RunSpec, Trace};
 
 /// What a judge has to know beside the trace.
 #[derive(Clone, Copy, Debug)]
@@ -27,15 +27,15 @@ impl Limits {
     ///
     /// A request has at most everybody else's before it, and perhaps all of them once more by
     /// overtaking; with each, a stay inside and several messages to and from everybody in turn.
-    pub fn of(info: &Info, spec: &RunSpec, outcome: &Outcome) -> Self {
+    pub fn of(info: &Info, spec: &RunSpec, trace: &Trace) -> Self {
         let units = info.options.iter().find(|option| option.name == "units");
         let set = spec.setup.options.get("units").map(String::as_str);
         let units = set.or_else(|| units.map(|option| option.default));
         let places = units.and_then(|text| text.parse().ok()).unwrap_or(1);
-        if matches!(outcome.end, End::Quiet | End::Served) {
+        if matches!(trace.end, End::Quiet | End::Served) {
             return Self { places, ..Self::default() };
         }
-        let seen = Longest::of(&outcome.trace, outcome.at);
+        let seen = Longest::of(trace, trace.ended);
         let hop = spec.setup.delay.max(spec.delays.typical()).max(seen.flight);
         let lost = f64::from(spec.faults.loss.min(999_999)) / 1e6;
         let mut hop = hop + spec.setup.processing;

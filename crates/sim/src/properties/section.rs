@@ -6,7 +6,7 @@ use std::time::Duration;
 use conclave_protocol::{Mark, NodeId, Time, VectorClock, names};
 
 use super::{Verdict, last, open, violated};
-use crate::{End, Event, Outcome, Trace};
+use crate::{End, Event, Trace};
 
 /// Who is inside, and who waits since when.
 #[derive(Default)]
@@ -85,20 +85,20 @@ impl Ending {
     /// they have waited longer than anybody need.
     fn verdict(
         &self,
-        outcome: &Outcome,
+        trace: &Trace,
         patience: Duration,
         since: Time,
         for_ever: String,
         too_long: impl FnOnce(Duration) -> String,
     ) -> Verdict {
-        let waited = outcome.at.max(since) - since;
+        let waited = trace.ended.max(since) - since;
         if !self.section.paused.is_empty() {
             let who = names(self.section.paused.iter().copied());
             return open(format!("the run ended while {who} paused"));
         }
-        match outcome.end {
-            End::Quiet => violated(last(outcome), for_ever),
-            _ if waited > patience => violated(last(outcome), too_long(waited)),
+        match trace.end {
+            End::Quiet => violated(last(trace), for_ever),
+            _ if waited > patience => violated(last(trace), too_long(waited)),
             _ => {
                 let who = names(self.section.waiting.keys().copied());
                 open(format!("the run ended while {who} still waited"))
@@ -112,29 +112,29 @@ fn wait(waiting: usize) -> &'static str {
     if waiting == 1 { "waits" } else { "wait" }
 }
 
-pub(super) fn no_deadlock(outcome: &Outcome, patience: Duration) -> Verdict {
-    let ending = Ending::of(&outcome.trace);
+pub(super) fn no_deadlock(trace: &Trace, patience: Duration) -> Verdict {
+    let ending = Ending::of(trace);
     let section = &ending.section;
     let Some(since) = section.stuck else { return Verdict::Held };
     let who = names(section.waiting.keys().copied());
     let wait = wait(section.waiting.len());
     let for_ever = format!("{who} {wait} for ever: nobody is inside and nothing is left to happen");
     let too_long = |span| format!("{who} {wait}, and for {span:?} nobody has been inside");
-    ending.verdict(outcome, patience, since.max(ending.calm), for_ever, too_long)
+    ending.verdict(trace, patience, since.max(ending.calm), for_ever, too_long)
 }
 
-pub(super) fn no_starvation(outcome: &Outcome, patience: Duration) -> Verdict {
-    let ending = Ending::of(&outcome.trace);
+pub(super) fn no_starvation(trace: &Trace, patience: Duration) -> Verdict {
+    let ending = Ending::of(trace);
     let waiting = &ending.section.waiting;
     let Some(&first) = waiting.values().min() else { return Verdict::Held };
     let since = first.max(ending.calm);
     let starved = waiting.iter().filter(|(_, asked)| {
-        outcome.end == End::Quiet || outcome.at - (**asked).max(ending.calm) > patience
+        trace.end == End::Quiet || trace.ended - (**asked).max(ending.calm) > patience
     });
     let who = names(starved.map(|(&node, _)| node));
     let too_long = |span| format!("{who} asked and did not enter for {span:?}");
     let for_ever = format!("{who} asked and never entered");
-    ending.verdict(outcome, patience, since, for_ever, too_long)
+    ending.verdict(trace, patience, since, for_ever, too_long)
 }
 
 pub(super) fn fence_order(trace: &Trace) -> Verdict {

@@ -6,34 +6,35 @@ use std::time::Duration;
 use conclave_protocol::{Mark, NodeId, Time, names};
 
 use super::{Verdict, last, open, violated};
-use crate::{End, Event, Outcome, Trace, Tracing};
+use crate::{End, Event, Trace, Tracing};
 
 /// Whether the run says anything about a system at rest: it came to rest by itself, or was left
 /// alone for longer than anything takes.
-fn at_rest(outcome: &Outcome, patience: Duration) -> Option<Verdict> {
-    if matches!(outcome.end, End::Quiet | End::Served) {
+fn at_rest(trace: &Trace, patience: Duration) -> Option<Verdict> {
+    if matches!(trace.end, End::Quiet | End::Served) {
         return None;
     }
     let disturbed = |event: Event| event.disturbs() || matches!(event, Event::Request(_));
-    let mut records = outcome.trace.records.iter().rev();
+    let mut records = trace.records.iter().rev();
     let calm = records.find(|record| disturbed(record.event())).map_or(Time::ZERO, |it| it.at);
     let why = "the run was cut off too soon, and this is said of a system at rest";
-    let unseen = outcome.tracing < Tracing::Events;
-    (unseen || outcome.at - calm <= patience).then(|| open(why))
+    let unseen = trace.tracing < Tracing::Events;
+    (unseen || trace.ended - calm <= patience).then(|| open(why))
 }
 
-pub(super) fn one_leader(outcome: &Outcome, patience: Duration) -> Verdict {
-    if let Some(open) = at_rest(outcome, patience) {
+pub(super) fn one_leader(trace: &Trace, patience: Duration) -> Verdict {
+    if let Some(open) = at_rest(trace, patience) {
         return open;
     }
     let mut of_group: BTreeMap<u32, Vec<NodeId>> = BTreeMap::new();
-    for node in outcome.beliefs.leaders() {
-        of_group.entry(outcome.beliefs.group(node)).or_default().push(node);
+    let beliefs = trace.beliefs();
+    for node in beliefs.leaders() {
+        of_group.entry(beliefs.group(node)).or_default().push(node);
     }
     match of_group.into_values().find(|leaders| leaders.len() > 1) {
         Some(leaders) => {
             let why = format!("{} each take themselves for the leader", names(leaders));
-            violated(last(outcome), why)
+            violated(last(trace), why)
         }
         None => Verdict::Held,
     }
@@ -53,29 +54,30 @@ pub(super) fn one_leader_per_epoch(trace: &Trace) -> Verdict {
     Verdict::Held
 }
 
-pub(super) fn leader_known(outcome: &Outcome, patience: Duration) -> Verdict {
-    if let Some(open) = at_rest(outcome, patience) {
+pub(super) fn leader_known(trace: &Trace, patience: Duration) -> Verdict {
+    if let Some(open) = at_rest(trace, patience) {
         return open;
     }
-    let beliefs = &outcome.beliefs;
+    let beliefs = trace.beliefs();
     let knows =
         |node: &NodeId| beliefs.leader_of(*node).is_some_and(|(leader, _)| beliefs.is_live(leader));
     let lost: Vec<NodeId> = beliefs.live().filter(|node| !knows(node)).collect();
     if lost.is_empty() {
         return Verdict::Held;
     }
-    violated(last(outcome), format!("no live leader is known to {}", names(lost)))
+    violated(last(trace), format!("no live leader is known to {}", names(lost)))
 }
 
-pub(super) fn best_leads(outcome: &Outcome, patience: Duration) -> Verdict {
-    if let Some(open) = at_rest(outcome, patience) {
+pub(super) fn best_leads(trace: &Trace, patience: Duration) -> Verdict {
+    if let Some(open) = at_rest(trace, patience) {
         return open;
     }
-    let Some(best) = outcome.beliefs.best() else { return Verdict::Held };
-    match outcome.beliefs.followers().find(|&(_, leader, _)| leader != best) {
+    let beliefs = trace.beliefs();
+    let Some(best) = beliefs.best() else { return Verdict::Held };
+    match beliefs.followers().find(|&(_, leader, _)| leader != best) {
         None => Verdict::Held,
         Some((_, leader, _)) => violated(
-            last(outcome),
+            last(trace),
             format!("{leader} is taken for the leader, and {best} is the best live node"),
         ),
     }
@@ -106,13 +108,13 @@ fn suspicions(trace: &Trace) -> (BTreeSet<(NodeId, NodeId)>, BTreeSet<NodeId>) {
     (suspects, down)
 }
 
-pub(super) fn completeness(outcome: &Outcome, patience: Duration) -> Verdict {
-    let (suspects, down) = suspicions(&outcome.trace);
-    let live = (0..outcome.trace.nodes).map(NodeId).filter(|node| !down.contains(node));
+pub(super) fn completeness(trace: &Trace, patience: Duration) -> Verdict {
+    let (suspects, down) = suspicions(trace);
+    let live = (0..trace.nodes).map(NodeId).filter(|node| !down.contains(node));
     for node in live {
         if let Some(&missed) = down.iter().find(|&&peer| !suspects.contains(&(node, peer))) {
             let why = format!("{missed} is down and {node} does not suspect it");
-            return at_rest(outcome, patience).unwrap_or_else(|| violated(last(outcome), why));
+            return at_rest(trace, patience).unwrap_or_else(|| violated(last(trace), why));
         }
     }
     Verdict::Held
