@@ -31,7 +31,7 @@ pub use costs::{Costs, EntryCost, Handover, Percentiles};
 pub use delay::{Delay, Delays, SlowLink};
 pub use faults::{Action, Faults, Happening, Rate};
 pub use file::{Ending, FileEvent, Finding, Replay, TraceError, TraceFile, VERSION, replay};
-pub use properties::{Limits as JudgeLimits, Verdict, judge, judgeable};
+pub use properties::{Limits as JudgeLimits, Survey, Verdict, judge, judgeable};
 pub use quality::{Detection, Mistake, Quality};
 pub use queue::{Calendar, Class, Key};
 pub use records::Records;

@@ -158,11 +158,15 @@ fn an_earlier_request_has_to_be_served_first_or_withdrawn() {
 }
 
 #[test]
-fn requests_beyond_those_compared_leave_the_order_open() {
+fn the_order_of_many_requests_is_judged_to_the_last() {
     let round = |t| [(t, 0, ASK), (t, 0, enter(u64::from(t))), (t, 0, LEAVE)];
-    let events = |rounds| (0..rounds).flat_map(round).collect::<Vec<_>>();
-    held(Property::FcfsHappenedBefore, &run(End::Quiet, 3_000, &events(2_000)));
-    undecided(Property::FcfsHappenedBefore, &run(End::Quiet, 3_000, &events(2_001)));
+    let mut events: Vec<_> = (0..3_000).flat_map(round).collect();
+    held(Property::FcfsHappenedBefore, &run(End::Quiet, 4_000, &events));
+    let overtaken = [(3_001, 0, ASK), (3_001, 0, send(1, 7)), (3_002, 1, deliver(0, 7))];
+    events.extend(overtaken);
+    events.extend([(3_003, 1, ASK), (3_004, 1, enter(4_000))]);
+    let why = "p0's request happened before p1's, and p1 entered first";
+    broken(Property::FcfsHappenedBefore, &run(End::Quiet, 4_000, &events), why);
 }
 
 #[test]
