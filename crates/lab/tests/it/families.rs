@@ -35,6 +35,7 @@ fn no_driver_and_no_judge_names_a_family_or_an_algorithm() {
     assert!(files.len() > 50, "{} files", files.len());
     let mut found = Vec::new();
     for file in files {
+        #[expect(clippy::disallowed_methods, reason = "the test is about the sources")]
         let text = fs::read_to_string(&file).expect("it is text");
         for (number, line) in (1..).zip(text.lines()) {
             let named = literals(line).filter(|literal| names.contains(literal));
