@@ -421,11 +421,9 @@ impl Topology {
                 let ways: usize = neighbors.iter().map(Vec::len).sum();
                 ways == 2 * (neighbors.len() - 1)
             }
-            Shape::Complete
-            | Shape::Ring
-            | Shape::Grid(_)
-            | Shape::Digraph(_)
-            | Shape::Dht(_) => self.n <= 1,
+            Shape::Complete | Shape::Ring | Shape::Grid(_) | Shape::Digraph(_) | Shape::Dht(_) => {
+                self.n <= 1
+            }
         }
     }
 
