@@ -12,7 +12,7 @@ mod text;
 use std::io::Write;
 
 use conclave_lab::check::{Checked, Ending, Searcher};
-use conclave_lab::{Refusal, find};
+use conclave_lab::find;
 
 pub use self::args::Args;
 use self::search::Search;
@@ -48,14 +48,11 @@ pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<
         return crashes::perform(id, args, &search, terminal, out);
     }
     let info = find(id)?;
-    let spec = args.spec(info)?;
-    let beyond = spec.beyond(info);
-    if !beyond.is_empty() && !args.system.beyond_model && !args.budget_table {
-        return Err(Refusal::BeyondModel { id: info.id, beyond }.into());
-    }
+    let flags = args.flags()?;
     if args.budget_table {
-        return budgets::perform(args, info, &spec, &search, terminal, out);
+        return budgets::perform(args, info, &flags.spec(info)?, &search, terminal, out);
     }
+    let spec = flags.allowed(info)?;
     let caught = match args.search.hunt {
         Some(seed) => search.hunt(&spec, seed)?,
         None => None,

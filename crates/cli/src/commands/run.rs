@@ -7,16 +7,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use conclave_lab::flags::Limit;
 use conclave_lab::report::{Claim, Report, claim, describe};
 use conclave_lab::sweep::Sweep;
-use conclave_lab::{Refusal, find, simulate};
+use conclave_lab::{find, simulate};
 use conclave_protocol::{Info, Property};
 use conclave_sim::{Beyond, RunSpec, TraceFile, Tracing, Verdict};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::diagram::{self, draw};
 use crate::report::{cost_table, headline, verdicts};
-use crate::spec_args::values::Limit;
 use crate::spec_args::{Given, SpecArgs};
 use crate::terminal::{BOLD, DIM, ERROR, GOOD, WARN, paint, style};
 use crate::{Done, Failure, Terminal, print_json};
@@ -72,8 +72,8 @@ pub fn perform(
     if let Some(seeds) = args.seeds {
         return sweep(args, info, seeds, given, terminal, out);
     }
-    let mut spec = args.spec.spec(info)?;
-    allow(info, &spec, &args.spec)?;
+    let flags = args.spec.flags()?;
+    let mut spec = flags.allowed(info)?;
     spec.tracing = match args.trace {
         Some(_) => Tracing::Full,
         None if spec.setup.n() > RECORDED => Tracing::Counts,
@@ -83,7 +83,7 @@ pub fn perform(
     if let Some(path) = &args.trace {
         save(path, &TraceFile::new(&spec, &outcome))?;
     }
-    for useless in args.spec.without_effect(info, &outcome) {
+    for useless in flags.without_effect(info, &outcome) {
         let (style, plain) = style(WARN);
         // Standard error may be closed; then there is nobody to warn.
         let _ = writeln!(terminal.stderr(), "{style}no effect:{plain} {useless}");
@@ -95,17 +95,6 @@ pub fn perform(
         print(&report, &args.diagram, terminal, out)?;
     }
     Ok(if report.violated() { Done::Violated } else { Done::Well })
-}
-
-/// Refuses a run that breaks an assumption of the algorithm, unless that is wanted.
-fn allow(info: &'static Info, spec: &RunSpec, args: &SpecArgs) -> Result<(), Failure> {
-    let beyond = spec.beyond(info);
-    if beyond.is_empty() || args.beyond_model {
-        Ok(())
-    } else {
-        let beyond = beyond.into_iter().map(|Beyond(text)| text).collect();
-        Err(Refusal::BeyondModel { id: info.id, beyond }.into())
-    }
 }
 
 /// Writes a run to a file.
@@ -148,9 +137,8 @@ fn sweep(
     terminal: &Terminal,
     out: &mut dyn Write,
 ) -> Result<Done, Failure> {
-    let (flags, added) = args.spec.with_chance(given);
-    let base = flags.spec(info)?;
-    allow(info, &base, &flags)?;
+    let (flags, mut added) = args.spec.flags()?.with_chance();
+    let base = flags.allowed(info)?;
     let beyond = base.beyond(info);
     let first_seed = base.seed;
     let stop = stop_on_ctrl_c();
@@ -167,9 +155,8 @@ fn sweep(
         save(path, &TraceFile::new(&spec, &simulate(&spec)?))?;
     }
     let repeat = first.map(|(seed, _)| {
-        let mut with = added.clone();
-        with.push(("seed".to_owned(), seed.to_string()));
-        given.command(&["seed", "seeds", "trace", "json"], &with)
+        added.push(("seed".to_owned(), Some(seed.to_string())));
+        given.command(&["seed", "seeds", "trace", "json"], added)
     });
     if args.json {
         print_json(&found.data(info, &base, &beyond, seeds, repeat.as_deref()), out)?;

@@ -1,6 +1,7 @@
 //! The laboratory as a library. The crate itself has no unit tests, so that every algorithm is compiled once.
 
 mod families;
+mod flags;
 mod formula;
 mod lectures;
 mod names;

@@ -20,7 +20,7 @@ pub(super) fn perform(
     terminal: &Terminal,
     out: &mut dyn Write,
 ) -> Result<Done, Failure> {
-    let (nodes, limits) = (args.system.nodes, args.search.limits());
+    let (nodes, limits) = (args.system.nodes, args.flags()?.limits());
     let overview = overview(nodes, args.deep, limits, !args.search.no_reduction, search)?;
     search.clear();
     if args.json {

@@ -1,17 +1,14 @@
-//! Flags of `conclave check`, and the check that they describe.
+//! Flags of `conclave check`.
 
 use std::path::PathBuf;
 
-use conclave_check::{Budgets, CheckSpec, Limits, Requests, Timers};
-use conclave_lab::Refusal;
-use conclave_lab::check::{chosen, default_spec};
-use conclave_protocol::{Channels, Info, Property, Setup};
-use conclave_sim::RunSpec;
+use conclave_check::{Requests, Timers};
+use conclave_lab::flags::{Attributes, CheckFlags, Nodes, Setting, Size};
+use conclave_protocol::Property;
 
 use crate::Failure;
 use crate::commands::run::DiagramArgs;
-use crate::spec_args::values::{Nodes, Setting, Size};
-use crate::spec_args::{Attributes, ChannelsArg, topology};
+use crate::spec_args::{ChannelsArg, topology_file};
 
 /// Flags of `conclave check`.
 #[derive(Clone, Debug, clap::Args)]
@@ -187,104 +184,86 @@ pub enum TimersArg {
     Quiet,
 }
 
-impl SearchArgs {
-    /// When to give up, and how hard to try.
-    pub(super) fn limits(&self) -> Limits {
-        let available = || std::thread::available_parallelism().map_or(1, usize::from);
-        Limits {
-            threads: self.threads.map_or_else(available, usize::from),
-            memory: self.memory.0,
-            depth: self.depth,
-            states: self.states,
+impl From<TimersArg> for Timers {
+    fn from(timers: TimersArg) -> Self {
+        match timers {
+            TimersArg::Anytime => Self::Anytime,
+            TimersArg::Quiet => Self::Quiet,
         }
     }
 }
 
 impl Args {
-    /// The check that the flags describe. Everything it names exists; whether it stays within the
-    /// algorithm's model is another question.
-    pub(super) fn spec(&self, info: &Info) -> Result<CheckSpec, Failure> {
-        let (system, search) = (&self.system, &self.search);
-        let topology = topology(info, system.topology.as_deref(), system.nodes, 0)?;
-        let mut setup = Setup::new(topology);
-        if let Some(attributes) = &system.attributes {
-            setup.attributes = attributes.of(system.nodes, 0);
-        }
-        for Setting { name, value } in &system.set {
-            setup.options.insert(name.clone(), value.clone());
-        }
-        // What a system needs to be like is the same as in a run.
-        RunSpec::new(info, setup.clone()).validate(info).map_err(Refusal::from)?;
-        let mut spec = default_spec(info, setup)?;
-        if let Some(Nodes(clients)) = &system.clients {
-            if clients.end > system.nodes {
-                let last = system.nodes - 1;
-                let text = format!("--clients: there are only nodes p0 to p{last}");
-                return Err(Refusal::Impossible(text).into());
-            }
-            spec.clients = clients.clone();
-        }
-        if let Some(Nodes(mortal)) = &system.mortal {
-            spec.mortal = mortal.clone();
-        }
-        spec.requests = system.requests;
-        match system.channels {
-            None => {}
-            Some(ChannelsArg::Fifo) => spec.channels = Channels::Fifo,
-            Some(ChannelsArg::Reordering) => spec.channels = Channels::Reliable,
-        }
-        match system.timers {
-            None => {}
-            Some(TimersArg::Anytime) => spec.timers = Timers::Anytime,
-            Some(TimersArg::Quiet) => spec.timers = Timers::Quiet,
-        }
-        spec.detector &= !system.no_detector;
-        spec.budgets = system.budgets()?;
-        if !system.property.is_empty() {
-            spec.properties = chosen(info, &system.property)?;
-        }
-        spec.reduction = !search.no_reduction;
-        spec.symmetry = search.symmetry;
-        spec.count = self.count;
-        spec.limits = search.limits();
-        if self.count && system.requests != Requests::AtMost(1) {
-            let text =
-                "--count: messages are counted where each node asks once; leave out --requests";
-            return Err(Failure::Usage(text.to_owned()));
-        }
-        Ok(spec)
+    /// The flags as the laboratory takes them, with the files that they name.
+    pub fn flags(&self) -> Result<CheckFlags, Failure> {
+        let files = topology_file(self.system.topology.as_deref())?;
+        let SystemArgs {
+            nodes,
+            requests,
+            clients,
+            topology,
+            attributes,
+            set,
+            channels,
+            timers,
+            no_detector,
+            crashes,
+            recoveries,
+            amnesias,
+            mortal,
+            mid_step,
+            losses,
+            repeats,
+            partitions,
+            suspicions,
+            joins,
+            leaves,
+            timer_budget,
+            beyond_model,
+            property,
+        } = self.system.clone();
+        let SearchArgs { hunt: _, no_reduction, symmetry, threads, memory, depth, states } =
+            self.search.clone();
+        let (channels, timers) = (channels.map(Into::into), timers.map(Into::into));
+        let threads = threads.or_else(|| u16::try_from(available()).ok());
+        let count = self.count;
+        Ok(CheckFlags {
+            nodes,
+            requests,
+            clients,
+            topology,
+            attributes,
+            set,
+            channels,
+            timers,
+            no_detector,
+            crashes,
+            recoveries,
+            amnesias,
+            mortal,
+            mid_step,
+            losses,
+            repeats,
+            partitions,
+            suspicions,
+            joins,
+            leaves,
+            timer_budget,
+            beyond_model,
+            property,
+            count,
+            no_reduction,
+            symmetry,
+            threads,
+            memory,
+            depth,
+            states,
+            files,
+        })
     }
 }
 
-impl SystemArgs {
-    fn budgets(&self) -> Result<Budgets, Failure> {
-        let boots = u16::from(self.recoveries) + u16::from(self.amnesias);
-        let useless = [
-            (boots > u16::from(self.crashes), "there are more recoveries than --crashes"),
-            (
-                self.mid_step && self.crashes == 0,
-                "--mid-step is about --crashes, and there are none",
-            ),
-            (
-                self.no_detector && self.crashes == 0,
-                "--no-detector is about --crashes, and there are none",
-            ),
-        ];
-        if let Some((_, why)) = useless.into_iter().find(|(is, _)| *is) {
-            return Err(Failure::Usage(why.to_owned()));
-        }
-        Ok(Budgets {
-            crashes: self.crashes,
-            recoveries: self.recoveries,
-            amnesias: self.amnesias,
-            losses: self.losses,
-            repeats: self.repeats,
-            partitions: self.partitions,
-            suspicions: self.suspicions,
-            joins: self.joins,
-            leaves: self.leaves,
-            timers: self.timer_budget,
-            mid_step: self.mid_step,
-        })
-    }
+/// How many threads the machine runs at once.
+fn available() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }

@@ -20,7 +20,7 @@ pub(super) fn perform(
     terminal: &Terminal,
     out: &mut dyn Write,
 ) -> Result<Done, Failure> {
-    let table = table(id, args.system.nodes, args.search.limits(), search)?;
+    let table = table(id, args.system.nodes, args.flags()?.limits(), search)?;
     search.clear();
     if args.json {
         print_json(&table.data(), out)?;

@@ -4,12 +4,12 @@ use std::io::Write;
 
 use conclave_check::{CheckSpec, Coverage, Judgement, Stop, Timers, Verdict};
 use conclave_lab::check::{Caught, Checked, Witness, counted, describe, grouped, short};
+use conclave_lab::flags::Size;
 use conclave_lab::report::{Claim, claim};
 use conclave_protocol::Property;
 
 use super::{Args, messages};
 use crate::diagram::{self, draw};
-use crate::spec_args::values::Size;
 use crate::terminal::{BOLD, DIM, ERROR, GOOD, WARN, paint};
 use crate::{Failure, Terminal};
 

@@ -1,143 +1,29 @@
-//! The small languages in which flags say when, where and how long.
+//! The small languages in which flags say where, when and how much.
 
 use std::fmt;
 use std::str::FromStr;
-use std::time::Duration;
 
-use conclave_protocol::{NodeId, Time};
-use conclave_sim::{Rate, Spread};
+use conclave_protocol::{Channels, NodeId};
+use serde::{Deserialize, Serialize};
 
-/// A length of time, absolute or in units of `T`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Span {
-    /// So many nanoseconds.
-    Nanos(u64),
-    /// So many thousand-millionths of `T`.
-    Units(u64),
-}
+use super::text::as_text;
+use super::times::{Span, Spans, Window};
 
-impl Span {
-    /// So many halves of `T`.
-    pub(crate) const fn halves(halves: u64) -> Self {
-        Self::Units(halves * 500_000_000)
-    }
-
-    /// How long it is, given `T`.
-    pub fn with(self, unit: Duration) -> Duration {
-        match self {
-            Self::Nanos(nanos) => Duration::from_nanos(nanos),
-            Self::Units(units) => {
-                let nanos = u128::from(units) * unit.as_nanos() / 1_000_000_000;
-                Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
-            }
-        }
-    }
-
-    /// The moment so long after the beginning.
-    pub fn at(self, unit: Duration) -> Time {
-        Time::ZERO + self.with(unit)
-    }
-}
-
-/// How often something happens, and how long it lasts: `500:50`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RateArg {
-    every: Span,
-    lasting: Option<Span>,
-}
-
-impl RateArg {
-    /// The rate, given `T`.
-    pub fn with(self, unit: Duration) -> Rate {
-        Rate {
-            every: self.every.with(unit),
-            lasting: self.lasting.map(|lasting| lasting.with(unit)),
-        }
-    }
-}
-
-impl FromStr for RateArg {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (every, lasting) = match text.split_once(':') {
-            Some((every, lasting)) => (every.parse()?, Some(lasting.parse()?)),
-            None => (text.parse()?, None),
-        };
-        if matches!(every, Span::Nanos(0) | Span::Units(0)) {
-            return Err("something that happens every 0 never ends; give a mean time".to_owned());
-        }
-        Ok(Self { every, lasting })
-    }
-}
-
-const SPAN: &str = "a time is a number and ns, us, ms, s or T, as in 5ms; a bare number means T";
-
-impl FromStr for Span {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let unit_at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-        let (number, unit) = text.split_at(unit_at);
-        // In thousand-millionths of the unit, by integers, so that 0.1ms is exactly that.
-        let scale = |per_unit: u64| -> Option<u64> {
-            let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-            if whole.is_empty() && fraction.is_empty() || fraction.len() > 9 {
-                return None;
-            }
-            let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-            let digits: u128 = if fraction.is_empty() { 0 } else { fraction.parse().ok()? };
-            let billionths = digits * 10_u128.pow(9 - fraction.len() as u32);
-            let total = whole.checked_mul(1_000_000_000)? + billionths;
-            u64::try_from(total.checked_mul(u128::from(per_unit))? / 1_000_000_000).ok()
-        };
-        let span = match unit.trim() {
-            "ns" => scale(1).map(Self::Nanos),
-            "us" | "µs" => scale(1_000).map(Self::Nanos),
-            "ms" => scale(1_000_000).map(Self::Nanos),
-            "s" => scale(1_000_000_000).map(Self::Nanos),
-            "m" | "min" => scale(60_000_000_000).map(Self::Nanos),
-            "T" | "" => scale(1_000_000_000).map(Self::Units),
-            _ => None,
-        };
-        let digits = number.chars().any(|c| c.is_ascii_digit()) && !number.contains('.');
-        let known = ["ns", "us", "µs", "ms", "s", "m", "min", "T", ""].contains(&unit.trim());
-        span.ok_or_else(|| match digits && known {
-            true => format!("{text:?} is too long a time"),
-            false => format!("{text:?} is no time: {SPAN}"),
-        })
-    }
-}
-
-/// A span, or anything between two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Range {
-    /// The shortest.
-    pub least: Span,
-    /// The longest.
-    pub most: Span,
-}
-
-impl Range {
-    /// The durations, given `T`.
-    pub fn with(self, unit: Duration) -> Spread {
-        Spread::between(self.least.with(unit), self.most.with(unit))
-    }
-
-    /// Whether the end comes before the beginning, given `T`.
-    pub(crate) fn is_backward(self, unit: Duration) -> bool {
-        self.most.with(unit) < self.least.with(unit)
-    }
-}
-
-impl FromStr for Range {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (least, most) = text.split_once("..").unwrap_or((text, text));
-        Ok(Self { least: least.parse()?, most: most.parse()? })
-    }
-}
+as_text!(
+    NodeAt,
+    AskAt,
+    NodeWhile,
+    GroupsWhile,
+    PairAt,
+    LabelAt,
+    Slow,
+    Share,
+    Setting,
+    DelayModel,
+    Rounds,
+    DetectorModel,
+    Nodes,
+);
 
 fn node(text: &str) -> Result<NodeId, String> {
     let number = text.trim();
@@ -150,12 +36,18 @@ fn split<'a>(text: &'a str, at: &str, shape: &str) -> Result<(&'a str, &'a str),
 }
 
 /// `3@5ms`: a node and a moment.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeAt {
     /// The node.
     pub node: NodeId,
     /// The moment.
     pub at: Span,
+}
+
+impl fmt::Display for NodeAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.node.0, self.at)
+    }
 }
 
 impl FromStr for NodeAt {
@@ -168,7 +60,7 @@ impl FromStr for NodeAt {
 }
 
 /// `2@1ms:5ms`: a node that asks, when, and how long it stays inside.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AskAt {
     /// The node.
     pub node: NodeId,
@@ -176,6 +68,13 @@ pub struct AskAt {
     pub at: Span,
     /// How long it stays inside, if not as long as the others.
     pub hold: Option<Span>,
+}
+
+impl fmt::Display for AskAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.node.0, self.at)?;
+        self.hold.map_or(Ok(()), |hold| write!(f, ":{hold}"))
+    }
 }
 
 impl FromStr for AskAt {
@@ -189,39 +88,19 @@ impl FromStr for AskAt {
     }
 }
 
-/// `3ms..8ms`, `3ms..` or `3ms`: from a moment on, perhaps to another.
-#[derive(Clone, Copy, Debug)]
-pub struct Window {
-    /// The beginning.
-    pub from: Span,
-    /// The end, if it has one.
-    pub to: Option<Span>,
-}
-
-impl Window {
-    /// Whether the end comes no later than the beginning, given `T`.
-    pub(crate) fn is_empty(self, unit: Duration) -> bool {
-        self.to.is_some_and(|to| to.with(unit) <= self.from.with(unit))
-    }
-}
-
-impl FromStr for Window {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (from, to) = text.split_once("..").unwrap_or((text, ""));
-        let to = if to.is_empty() { None } else { Some(to.parse()?) };
-        Ok(Self { from: from.parse()?, to })
-    }
-}
-
 /// `2@3ms..8ms`: a node, for a while.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeWhile {
     /// The node.
     pub node: NodeId,
     /// The while.
     pub window: Window,
+}
+
+impl fmt::Display for NodeWhile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.node.0, self.window)
+    }
 }
 
 impl FromStr for NodeWhile {
@@ -234,12 +113,22 @@ impl FromStr for NodeWhile {
 }
 
 /// `0,1|2,3@5ms..9ms`: groups that do not hear each other, for a while.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupsWhile {
     /// The groups.
     pub groups: Vec<Vec<NodeId>>,
     /// The while.
     pub window: Window,
+}
+
+impl fmt::Display for GroupsWhile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, group) in self.groups.iter().enumerate() {
+            let members: Vec<String> = group.iter().map(|node| node.0.to_string()).collect();
+            write!(f, "{}{}", if i > 0 { "|" } else { "" }, members.join(","))?;
+        }
+        write!(f, "@{}", self.window)
+    }
 }
 
 impl FromStr for GroupsWhile {
@@ -259,7 +148,7 @@ impl FromStr for GroupsWhile {
 }
 
 /// `1:0@3ms`: one node about another, at a moment.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PairAt {
     /// The node.
     pub node: NodeId,
@@ -267,6 +156,12 @@ pub struct PairAt {
     pub peer: NodeId,
     /// The moment.
     pub at: Span,
+}
+
+impl fmt::Display for PairAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}@{}", self.node.0, self.peer.0, self.at)
+    }
 }
 
 impl FromStr for PairAt {
@@ -281,12 +176,18 @@ impl FromStr for PairAt {
 }
 
 /// `Token@3ms`: the next message of this name from a moment on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LabelAt {
     /// The name.
     pub label: String,
     /// The moment.
     pub at: Span,
+}
+
+impl fmt::Display for LabelAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.label, self.at)
+    }
 }
 
 impl FromStr for LabelAt {
@@ -299,7 +200,7 @@ impl FromStr for LabelAt {
 }
 
 /// `1->0:10ms@2ms..5ms`: a link with a delay of its own, perhaps for a while only.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slow {
     /// The sender.
     pub from: NodeId,
@@ -309,6 +210,13 @@ pub struct Slow {
     pub delay: Span,
     /// When they do.
     pub window: Option<Window>,
+}
+
+impl fmt::Display for Slow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}->{}:{}", self.from.0, self.to.0, self.delay)?;
+        self.window.map_or(Ok(()), |window| write!(f, "@{window}"))
+    }
 }
 
 impl FromStr for Slow {
@@ -332,6 +240,15 @@ impl FromStr for Slow {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share(pub u32);
 
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.is_multiple_of(10_000) {
+            true => write!(f, "{}%", self.0 / 10_000),
+            false => write!(f, "{}ppm", self.0),
+        }
+    }
+}
+
 impl FromStr for Share {
     type Err = String;
 
@@ -350,12 +267,18 @@ impl FromStr for Share {
 }
 
 /// `name=value`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// The name.
     pub name: String,
     /// The value.
     pub value: String,
+}
+
+impl fmt::Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.name, self.value)
+    }
 }
 
 impl FromStr for Setting {
@@ -369,13 +292,13 @@ impl FromStr for Setting {
 
 /// How long messages take.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum DelayArg {
+pub enum DelayModel {
     /// `T`.
     Unit,
     /// Always the same.
     Constant(Span),
     /// Anything between.
-    Uniform(Range),
+    Uniform(Spans),
     /// Memoryless, with this mean.
     Exponential(Span),
     /// The same, but bounded from some moment on.
@@ -393,7 +316,21 @@ pub enum DelayArg {
     Matrix(String),
 }
 
-impl FromStr for DelayArg {
+impl fmt::Display for DelayModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unit => f.write_str("unit"),
+            Self::Constant(delay) => write!(f, "const:{delay}"),
+            Self::Uniform(range) => write!(f, "uniform:{range}"),
+            Self::Exponential(mean) => write!(f, "exp:{mean}"),
+            Self::Settling { mean, bound, at } => write!(f, "settling:{mean}:{bound}:{at}"),
+            Self::Serial(each) => write!(f, "serial:{each}"),
+            Self::Matrix(file) => write!(f, "matrix:{file}"),
+        }
+    }
+}
+
+impl FromStr for DelayModel {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -432,6 +369,15 @@ pub enum Rounds {
     Endless,
 }
 
+impl fmt::Display for Rounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Some(rounds) => rounds.fmt(f),
+            Self::Endless => f.write_str("endless"),
+        }
+    }
+}
+
 impl FromStr for Rounds {
     type Err = String;
 
@@ -445,15 +391,24 @@ impl FromStr for Rounds {
 }
 
 /// A failure detector's delay, or none.
-#[derive(Clone, Copy, Debug)]
-pub enum DetectorArg {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DetectorModel {
     /// Nobody is told of crashes.
     Off,
     /// Everybody is told, so long after.
     After(Span),
 }
 
-impl FromStr for DetectorArg {
+impl fmt::Display for DetectorModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Off => f.write_str("off"),
+            Self::After(delay) => delay.fmt(f),
+        }
+    }
+}
+
+impl FromStr for DetectorModel {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -483,8 +438,9 @@ impl fmt::Display for Limit {
     }
 }
 
-/// So many bytes: `2GiB`, `500MB`, or a bare number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// So many bytes: `2GiB`, `500MB`, or a bare number. In JSON it is the number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Size(pub usize);
 
 impl FromStr for Size {
@@ -514,6 +470,7 @@ impl FromStr for Size {
     }
 }
 
+/// Rounded, for people.
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
@@ -528,6 +485,12 @@ impl fmt::Display for Size {
 /// Nodes in a row: `0..2` is p0 and p1, `3` is p3 alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nodes(pub std::ops::Range<u32>);
+
+impl fmt::Display for Nodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}..{}", self.0.start, self.0.end)
+    }
+}
 
 impl FromStr for Nodes {
     type Err = String;
@@ -547,77 +510,21 @@ impl FromStr for Nodes {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Whether messages of one link keep their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// They do.
+    Fifo,
+    /// They may overtake each other.
+    Reordering,
+}
 
-    const MS: Duration = Duration::from_millis(1);
-
-    #[test]
-    fn times_are_read_exactly() {
-        let read = |text: &str| text.parse::<Span>().map(|span| span.with(MS * 2).as_nanos());
-        assert_eq!(read("5ms"), Ok(5_000_000));
-        assert_eq!(read("0.1ms"), Ok(100_000));
-        assert_eq!(read(".5us"), Ok(500));
-        assert_eq!(read("3T"), Ok(6_000_000));
-        assert_eq!(read("1.5"), Ok(3_000_000));
-        assert_eq!(read("2s"), Ok(2_000_000_000));
-        assert_eq!(read("0"), Ok(0));
-        for bad in ["", "ms", "5 parsecs", "-1ms", "1e3", "99999999999999s"] {
-            assert!(read(bad).is_err(), "{bad:?}");
+impl From<Order> for Channels {
+    fn from(order: Order) -> Self {
+        match order {
+            Order::Fifo => Self::Fifo,
+            Order::Reordering => Self::Reliable,
         }
-    }
-
-    #[test]
-    fn the_flags_of_the_manual_are_understood() {
-        let slow: Slow = "1->0:10ms@2ms..5ms".parse().unwrap();
-        assert_eq!(
-            (slow.from, slow.to, slow.delay),
-            (NodeId(1), NodeId(0), Span::Nanos(10_000_000))
-        );
-        assert!(slow.window.is_some_and(|window| window.to == Some(Span::Nanos(5_000_000))));
-        let ask: AskAt = "p2@1ms:5ms".parse().unwrap();
-        assert_eq!((ask.node, ask.hold), (NodeId(2), Some(Span::Nanos(5_000_000))));
-        let apart: GroupsWhile = "0,1|2,3@5ms..9ms".parse().unwrap();
-        assert_eq!(apart.groups.len(), 2);
-        assert_eq!("5%".parse(), Ok(Share(50_000)));
-        assert_eq!("0.5%".parse(), Ok(Share(5_000)));
-        assert_eq!("0.05".parse(), Ok(Share(50_000)));
-    }
-
-    #[test]
-    fn what_makes_no_sense_is_refused_with_an_example() {
-        assert!("3".parse::<NodeAt>().unwrap_err().contains("3@5ms"));
-        assert!("x@5".parse::<NodeAt>().unwrap_err().contains("no node"));
-        assert!("0,1|1,2@5".parse::<GroupsWhile>().unwrap_err().contains("two groups"));
-        assert!("150%".parse::<Share>().is_err());
-        let settling: DelayArg = "settling:1ms:2T:100".parse().unwrap();
-        let (mean, bound, at) =
-            (Span::Nanos(1_000_000), "2T".parse().unwrap(), "100".parse().unwrap());
-        assert_eq!(settling, DelayArg::Settling { mean, bound, at });
-        assert!("settling:1ms:2ms".parse::<DelayArg>().unwrap_err().contains("1ms:2ms:100ms"));
-        assert!("gauss:1ms".parse::<DelayArg>().unwrap_err().contains("uniform:0.5ms..1.5ms"));
-    }
-
-    #[test]
-    fn sizes_have_units_of_two_kinds() {
-        let size = |text: &str| text.parse::<Size>().map(|Size(bytes)| bytes);
-        assert_eq!(size("2GiB"), Ok(2 << 30));
-        assert_eq!(size("1.5M"), Ok(3 << 19));
-        assert_eq!(size("500MB"), Ok(500_000_000));
-        assert_eq!(size("4096"), Ok(4096));
-        for wrong in ["", "0", "GiB", "2parsecs", "-1G", "99999999TiB"] {
-            assert!(size(wrong).unwrap_err().contains("2GiB"), "{wrong}");
-        }
-        assert_eq!(Size(2 << 30).to_string(), "2GiB");
-        assert_eq!(Size(3 << 19).to_string(), "1.5MiB");
-        assert_eq!(Size(100).to_string(), "100 bytes");
-    }
-
-    #[test]
-    fn nodes_in_a_row_end_before_the_last_number() {
-        assert_eq!("0..2".parse(), Ok(Nodes(0..2)));
-        assert_eq!("p1".parse(), Ok(Nodes(1..2)));
-        assert!("2..2".parse::<Nodes>().unwrap_err().contains("nobody"));
     }
 }

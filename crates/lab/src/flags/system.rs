@@ -1,29 +1,32 @@
 //! Who there is: the topology, and what tells nodes apart.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::fmt;
 use std::str::FromStr;
 
-use conclave_lab::Refusal;
 use conclave_protocol::{Info, NodeId, Point, Topology, TopologyError};
 use conclave_sim::{DRAWN, Rng, shape};
 
-use super::read;
-use crate::Failure;
+use super::Files;
+use super::text::as_text;
+use crate::Refusal;
 
-/// The topology called `name`, drawn by `seed` if it is left to chance, or read from that file; by
-/// default what the algorithm needs.
-pub(crate) fn topology(
+as_text!(Attributes);
+
+/// The topology called `name`, drawn by `seed` if it is left to chance, or as the file of that name
+/// has it; by default what the algorithm needs.
+pub(super) fn topology(
     info: &Info,
     name: Option<&str>,
     n: u32,
     seed: u64,
-) -> Result<Topology, Failure> {
+    files: &Files,
+) -> Result<Topology, Refusal> {
     let Some(name) = name else {
         return Ok(Topology::of(info.model.links, n));
     };
-    if Path::new(name).is_file() {
-        return read_topology(Path::new(name), n);
+    if let Some(text) = files.get(name) {
+        return links(name, text, n);
     }
     let unknown = |error| match error {
         TopologyError::UnknownShape(_) => {
@@ -35,21 +38,20 @@ pub(crate) fn topology(
         }
         error => Refusal::Impossible(error.to_string()),
     };
-    Ok(shape(name, n, seed).map_err(unknown)?)
+    shape(name, n, seed).map_err(unknown)
 }
 
-/// A link per line, each in both directions, and perhaps a place for each node. If every node but 0 has exactly one link to a
-/// smaller id, that is a tree rooted at 0.
-fn read_topology(path: &Path, n: u32) -> Result<Topology, Failure> {
+/// A link per line, each in both directions, and perhaps a place for each node. If every node but 0
+/// has exactly one link to a smaller id, that is a tree rooted at 0.
+fn links(name: &str, text: &str, n: u32) -> Result<Topology, Refusal> {
     let bad = |line: usize| {
-        let path = path.display();
         Refusal::Impossible(format!(
-            "{path}, line {line}: a link is two nodes, as in 0 1, and a place is at 0 2.5 1"
+            "{name}, line {line}: a link is two nodes, as in 0 1, and a place is at 0 2.5 1"
         ))
     };
     let mut links = Vec::new();
     let mut places: BTreeMap<u32, Point> = BTreeMap::new();
-    for (line, text) in (1..).zip(read(path)?.lines()) {
+    for (line, text) in (1..).zip(text.lines()) {
         let text = text.split('#').next().unwrap_or_default();
         let words: Vec<&str> = text.split_whitespace().collect();
         match words[..] {
@@ -67,15 +69,15 @@ fn read_topology(path: &Path, n: u32) -> Result<Topology, Failure> {
                 }
                 places.insert(node, point);
             }
-            _ => return Err(bad(line).into()),
+            _ => return Err(bad(line)),
         }
     }
     let graph = Topology::graph(n, &links);
-    let wrong = |error| Refusal::Impossible(format!("{}: {error}", path.display()));
+    let wrong = |error| Refusal::Impossible(format!("{name}: {error}"));
     let graph = graph.map_err(wrong)?;
     if !places.is_empty() {
         let placed = (0..n).filter_map(|node| places.get(&node).copied()).collect();
-        return Ok(graph.placed(placed).map_err(wrong)?);
+        return graph.placed(placed).map_err(wrong);
     }
     let up = |node| {
         let mut smaller = graph.neighbors(node).filter(|&other| other < node);
@@ -109,6 +111,18 @@ impl Attributes {
     }
 }
 
+impl fmt::Display for Attributes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Given(numbers) => {
+                let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
+                f.write_str(&numbers.join(","))
+            }
+            Self::Random => f.write_str("random"),
+        }
+    }
+}
+
 impl FromStr for Attributes {
     type Err = String;
 
@@ -122,39 +136,5 @@ impl FromStr for Attributes {
             })
         };
         text.split(',').map(number).collect::<Result<_, _>>().map(Self::Given)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn attributes_are_given_or_drawn() {
-        assert_eq!("5, 5,9".parse(), Ok(Attributes::Given(vec![5, 5, 9])));
-        let drawn = Attributes::Random.of(100, 3);
-        assert_eq!(drawn, Attributes::Random.of(100, 3));
-        assert_ne!(drawn, Attributes::Random.of(100, 4));
-        let mut sorted = drawn;
-        sorted.sort_unstable();
-        assert!(sorted.into_iter().eq(1..=100));
-        let refused = "5,x".parse::<Attributes>().unwrap_err();
-        assert!(refused.contains("\"x\" is not a number"), "{refused}");
-    }
-
-    #[test]
-    fn a_file_has_links_and_perhaps_places() {
-        let path = std::env::temp_dir().join(format!("conclave-places-{}", std::process::id()));
-        let read = |text: &str| {
-            std::fs::write(&path, text).unwrap();
-            read_topology(&path, 3).map_err(|failure| failure.to_string())
-        };
-        let placed = read("0 1\n1 2 # a line\nat 0 0 0\nat 1 1.5 0\nat 2 3 0 -1\n").unwrap();
-        assert_eq!(placed.point(NodeId(2)), Some(Point([3000, 0, -1000])));
-        assert_eq!(read("0 1\n1 2\n").unwrap().point(NodeId(0)), None);
-        let refused = |text| read(text).unwrap_err();
-        assert!(refused("0 1\n1 2\nat 0 1\n").contains("not one for each"));
-        assert!(refused("0 1\nat x 1 1\n").contains("line 2"));
-        let _ = std::fs::remove_file(&path);
     }
 }
