@@ -6,8 +6,8 @@ use conclave_algorithms::detector::timeout_sync::{self, TimeoutSync};
 use conclave_algorithms::detector::with::{self, With};
 use conclave_algorithms::{detector, mutex};
 use conclave_protocol::{
-    Channels, Charge, Ctx, Effect, Entry, Input, Mark, Marked, Never, NodeId, Property, Protocol,
-    Reliable, ReliableConfig, Setup, Time, Topology,
+    Channels, Charge, Ctx, Effect, Entry, Hosted, Input, Mark, Marked, Never, NodeId, Property,
+    Protocol, Reliable, ReliableConfig, Setup, Time, Topology,
 };
 use conclave_sim::{Action, Delay, JudgeLimits, RunSpec, World, judge};
 use serde::{Deserialize, Serialize};
@@ -430,9 +430,11 @@ fn after_a_crash_and_recovery_the_links_carry_on_in_order() {
         spec.linger = None;
         spec.until = at(1_000);
         let config = ReliableConfig { resend: T * 3, app: () };
-        let mut world = World::<Reliable<Counter>, Silent>::new(config, &spec);
+        let host = Hosted::<Reliable<Counter>, Silent>::new(config, 2);
+        let mut world = World::new(Box::new(host), &spec);
         while world.step().is_none() {}
-        let heard = |node| &world.state(NodeId(node)).expect("it is up").app.heard;
+        let state = |node| world.state::<Reliable<Counter>>(NodeId(node)).expect("it is up");
+        let heard = |node| &state(node).app.heard;
         // The survivor hears the numbers of both lives, each life in order from 1; of the first
         // life perhaps not the last few, and of the second all.
         let at_survivor = heard(0);

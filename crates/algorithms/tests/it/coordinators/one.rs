@@ -200,9 +200,11 @@ fn a_probe_tells_a_busy_coordinator_from_a_dead_one() {
         let mut spec = plan(entry, setup, [ask(1, 0, 200), ask(2, 1, 5)]);
         spec.faults = faults;
         let config = (entry.config)(&spec.setup).expect("fits");
-        let mut world = World::<centralized::Centralized, mutex::Client>::new(config, &spec);
+        let host = Hosted::<centralized::Centralized, mutex::Client>::new(config, 3);
+        let mut world = World::new(Box::new(host), &spec);
         while world.now() < at(until) && world.step().is_none() {}
-        world.state(NodeId(2)).expect("p2 is up").misses_the_coordinator()
+        let p2 = world.state::<centralized::Centralized>(NodeId(2)).expect("p2 is up");
+        p2.misses_the_coordinator()
     };
     let crash = Faults::none().with(at(50), Action::Crash(NodeId(0)));
     assert!(!misses(Faults::none(), 150), "busy");
