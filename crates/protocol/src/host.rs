@@ -22,11 +22,11 @@ use crate::{
 
 /// A message that is on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handle(pub(crate) u32);
+pub struct Handle(pub u32);
 
 /// One of the timers of a node; another timer may have the number when this one no longer runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TimerKey(pub(crate) u32);
+pub struct TimerKey(pub u32);
 
 /// Where and when something happens.
 #[derive(Clone, Copy, Debug)]
@@ -92,10 +92,10 @@ pub trait Host: Send {
     fn requested(&self, node: NodeId, place: usize) -> Option<Box<dyn Shown>>;
 
     /// What a message says.
-    fn message(&self, message: Handle) -> &dyn Message;
+    fn message(&self, message: Handle) -> Box<dyn Message + '_>;
 
     /// What a running timer is called.
-    fn timer(&self, node: NodeId, timer: TimerKey) -> Box<dyn Shown>;
+    fn timer(&self, node: NodeId, timer: TimerKey) -> Box<dyn Shown + '_>;
 
     /// The state of a node that is up, to be written down.
     fn state(&self, node: NodeId) -> Option<Box<dyn Serialize + '_>>;
@@ -144,6 +144,34 @@ pub trait Message {
 
     /// What it says.
     fn contents(&self) -> &dyn Serialize;
+}
+
+impl<T: Message + ?Sized> Message for &T {
+    fn label(&self) -> &'static str {
+        (**self).label()
+    }
+
+    fn charge(&self, from: NodeId, to: NodeId) -> Charge {
+        (**self).charge(from, to)
+    }
+
+    fn contents(&self) -> &dyn Serialize {
+        (**self).contents()
+    }
+}
+
+impl<T: Message + ?Sized> Message for Box<T> {
+    fn label(&self) -> &'static str {
+        (**self).label()
+    }
+
+    fn charge(&self, from: NodeId, to: NodeId) -> Charge {
+        (**self).charge(from, to)
+    }
+
+    fn contents(&self) -> &dyn Serialize {
+        (**self).contents()
+    }
 }
 
 /// A request or a timer, for those who do not know its type.
@@ -294,11 +322,11 @@ impl<P: Protocol, C: Client<P>> Host for Hosted<P, C> {
         self.asked(node, place).map(|request| Box::new(request) as _)
     }
 
-    fn message(&self, message: Handle) -> &dyn Message {
-        self.messages.get(message)
+    fn message(&self, message: Handle) -> Box<dyn Message + '_> {
+        Box::new(self.messages.get(message))
     }
 
-    fn timer(&self, node: NodeId, TimerKey(key): TimerKey) -> Box<dyn Shown> {
+    fn timer(&self, node: NodeId, TimerKey(key): TimerKey) -> Box<dyn Shown + '_> {
         Box::new(self.nodes[node.index()].timers[key as usize].expect("the timer runs"))
     }
 
@@ -461,6 +489,11 @@ impl<T: Clone> Slab<T> {
     /// One of those who have the value drops it. Returns it if that was the last.
     pub(crate) fn drop_one(&mut self, handle: Handle) -> Option<T> {
         self.count(handle, self.places[handle.0 as usize].1 - 1)
+    }
+
+    /// Whether more than one has the value.
+    pub(crate) fn is_shared(&self, handle: Handle) -> bool {
+        self.places[handle.0 as usize].1 > 1
     }
 
     /// One of those who have the value takes it.

@@ -7,6 +7,7 @@
 //!
 //! What the catalogue says about an algorithm — its assumptions, its promises — is in [`Info`].
 
+mod algorithm;
 mod client;
 mod clock;
 mod ctx;
@@ -16,15 +17,16 @@ mod info;
 mod label;
 mod labels;
 mod node;
+mod numbered;
 mod permute;
 mod protocol;
 mod reliable;
 mod setup;
-mod sorted;
 mod time;
 mod topology;
 mod wrap;
 
+pub use algorithm::{Algorithm, HeardBy};
 pub use client::{Client, Mark, Marked};
 pub use clock::{Causality, Lamport, Stamp, VectorClock};
 pub use ctx::{Ctx, Effect, Effects};
@@ -34,9 +36,10 @@ pub use info::{Channels, Crashes, Detector, Info, Links, Model, Mutant, Opt, Pro
 pub use label::label;
 pub use labels::labels;
 pub use node::{NodeId, NodeSet, names};
+pub use numbered::{Kind, Numbered, NumberedEffect, NumberedInput, Reaction};
 pub use permute::renamed;
 pub use protocol::{Charge, Entry, Input, Never, Protocol, Value};
-pub use reliable::{Place, Reliable, ReliableConfig, ReliableMsg, ReliableTimer};
+pub use reliable::{Place, Reliable, ReliableMsg, ReliableTimer};
 pub use setup::{Rank, Ranks, Setup, Unfit};
 pub use time::Time;
 pub use topology::{KeySpace, Point, Topology, TopologyError};

@@ -1,8 +1,7 @@
 use std::any::Any;
 
 use conclave_protocol::{
-    Client, Entry, Host, Hosted, Mark, NodeId, Outside, Protocol, Reliable, ReliableConfig,
-    Stimulus, Time, TimerKey, Topology, Turn,
+    Algorithm, Host, Mark, NodeId, Outside, Reliable, Stimulus, Time, TimerKey, Topology, Turn,
 };
 use serde::Serialize;
 
@@ -16,21 +15,16 @@ mod follow;
 #[cfg(test)]
 mod tests;
 
-/// Runs an algorithm of the catalogue as specified.
-pub fn run<P, C>(entry: &Entry<P>, spec: &RunSpec) -> Result<Outcome, SpecError>
-where
-    P: Protocol,
-    C: Client<P> + Client<Reliable<P>>,
-{
-    spec.validate(&entry.info)?;
-    let config = (entry.config)(&spec.setup)?;
+/// Runs an algorithm as specified.
+pub fn run(algorithm: &dyn Algorithm, spec: &RunSpec) -> Result<Outcome, SpecError> {
+    spec.validate(algorithm.info())?;
+    let host = algorithm.host(&spec.setup)?;
     if spec.reliable {
         // A round trip, and a little more.
         let resend = spec.delays.typical() * 2 + spec.setup.processing + spec.setup.delay;
-        let config = ReliableConfig { resend, app: config };
-        finish(Box::new(Hosted::<Reliable<P>, C>::new(config, spec.setup.n())), spec)
+        finish(Box::new(Reliable::new(host, spec.setup.n(), resend)), spec)
     } else {
-        finish(Box::new(Hosted::<P, C>::new(config, spec.setup.n())), spec)
+        finish(host, spec)
     }
 }
 

@@ -116,7 +116,7 @@ fn spec(id: &str, nodes: u32, requests: u32, bag: bool) -> CheckSpec {
 fn run(spec: &CheckSpec) -> Report {
     let progress = Progress::default();
     let report: Result<Report, CheckError> = match reference(&spec.algorithm) {
-        Some(entry) => conclave_check::check::<Reference, mutex::Client>(entry, spec, &progress),
+        Some(entry) => conclave_check::check(entry, spec, &progress),
         None => conclave_lab::check(spec, &progress).expect("it is in the catalogue"),
     };
     report.unwrap_or_else(|error| panic!("{}: {error}", spec.algorithm))

@@ -19,7 +19,7 @@ fn spec<P: conclave_protocol::Protocol>(entry: &Entry<P>, nodes: u32, requests: 
 }
 
 fn check(entry: &Entry<RicartAgrawala>, spec: &CheckSpec) -> Report {
-    let report = conclave_check::check::<RicartAgrawala, Client>(entry, spec, &Progress::default());
+    let report = conclave_check::check(entry, spec, &Progress::default());
     report.expect("it can be checked")
 }
 
@@ -109,11 +109,7 @@ fn messages_of_an_entry_are_counted_over_all_runs() {
     // The holder of the token enters for nothing; another takes a request to all and the token.
     let entry = &suzuki_kasami::PLAIN;
     let spec = counted(spec(entry, 3, 1));
-    let report = conclave_check::check::<suzuki_kasami::SuzukiKasami, Client>(
-        entry,
-        &spec,
-        &Progress::default(),
-    );
+    let report = conclave_check::check(entry, &spec, &Progress::default());
     let messages = report.expect("it can be checked").messages.expect("they were counted");
     assert_eq!(messages.of_node, [(0, 0, Some(3)), (1, 3, Some(3)), (2, 3, Some(3))]);
 }
