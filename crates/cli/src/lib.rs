@@ -208,6 +208,7 @@ const LIST_HELP: &str = "\
 Examples:
   conclave list               everything
   conclave list mutex         one family
+  conclave list --long        with a sentence about each
   conclave list --mutants     also the spoilt ones";
 
 const EXPLAIN_HELP: &str = "\

@@ -29,6 +29,38 @@ fn list_shows_every_algorithm_and_mutants_only_on_request() {
 }
 
 #[test]
+fn list_has_a_line_for_each_entry_that_fits_the_terminal() {
+    let longest = catalogue::ALL.iter().map(|info| info.id.len()).max().expect("there are some");
+    for width in [40, 60, 80, 100, 160] {
+        let text = ends_with(0, &["list", "--mutants", "--width", &width.to_string()]);
+        for info in catalogue::ALL {
+            let mut lines =
+                text.lines().filter(|line| line.split_whitespace().next() == Some(info.id));
+            let line = lines.next().unwrap_or_else(|| panic!("{} is not in {text}", info.id));
+            assert_eq!(lines.next(), None, "one line for {}", info.id);
+            assert!(line.chars().count() <= width.max(2 + longest), "{width}: {line}");
+        }
+    }
+    let wide = ends_with(0, &["list", "mutex", "--width", "160"]);
+    let line = wide.lines().find(|line| line.contains(" mutex/lamport ")).expect("it is there");
+    assert!(line.contains("Lamport") && line.ends_with("fifo"), "{line}");
+    let narrow = ends_with(0, &["list", "mutex", "--width", "60"]);
+    assert!(narrow.contains('…') && !narrow.contains("fifo"), "{narrow}");
+}
+
+#[test]
+fn list_groups_by_family_and_tells_more_if_asked() {
+    let text = ends_with(0, &["list"]);
+    for family in ["base", "mutex", "election", "fd"] {
+        assert_eq!(text.lines().filter(|line| *line == family).count(), 1, "{family}: {text}");
+    }
+    let info = catalogue::find(RA).expect("it exists");
+    assert!(!text.contains(info.summary), "{text}");
+    let long = ends_with(0, &["list", "--long", "--width", "300"]);
+    assert!(long.contains(info.summary), "{long}");
+}
+
+#[test]
 fn explain_tells_idea_rules_model_and_promises_of_every_algorithm() {
     for info in catalogue::infos() {
         let text = ends_with(0, &["explain", info.id]);
