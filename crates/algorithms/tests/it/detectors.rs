@@ -9,7 +9,7 @@ use conclave_algorithms::detector::with::{self, With};
 use conclave_algorithms::detector::{
     self, busy_or_dead, heartbeat, heartbeat_ring, phi_accrual, timeout_sync,
 };
-use conclave_algorithms::mutex::{self, ricart_agrawala};
+use conclave_algorithms::mutex::ricart_agrawala;
 use conclave_protocol::{
     Detector, Entry, Info, Mark, Model, NodeId, Property, Setup, Time, Timing, Topology,
 };

@@ -6,9 +6,7 @@ use std::time::Duration;
 use crate::support::{T, at, costs, nodes, order, random_crashes, random_spec, simulate, verdict};
 use conclave_algorithms::election::bully;
 use conclave_algorithms::mutex::centralized_failover::{Coordinator, NO_LEASE, PLAIN};
-use conclave_protocol::{
-    Algorithm, Entry, Mark, NodeId, Property, Protocol, Setup, Time, Topology,
-};
+use conclave_protocol::{Algorithm, Entry, Mark, NodeId, Property, Setup, Time, Topology};
 use conclave_sim::{
     Action, Arrivals, Ask, Event, JudgeLimits, Outcome, Rng, RunSpec, Workload, judge,
 };

@@ -11,9 +11,7 @@ use conclave_algorithms::election::{
 };
 use conclave_algorithms::mutex::centralized_failover::{Config, PLAIN, QUORUM, config};
 use conclave_algorithms::mutex::{self, Coordinator};
-use conclave_protocol::{
-    Algorithm, Crashes, Entry, Info, Mark, Model, NodeId, Property, Protocol, Setup, Time, Unfit,
-};
+use conclave_protocol::{Algorithm, Crashes, Entry, Info, Mark, Model, NodeId, Property, Setup, Time, Unfit};
 use conclave_sim::{Action, Arrivals, Event, Faults, Outcome, Rng, RunSpec, Spread};
 
 const SAFE: [Property; 2] = [Property::Exclusion, Property::FenceOrder];

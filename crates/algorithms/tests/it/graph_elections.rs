@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use crate::support::{T, at, costs, simulate, slow, verdict};
 use conclave_algorithms::election::{tree_mattern, wireless_tree};
-use conclave_protocol::{
-    Algorithm, Entry, Mark, NodeId, Property, Protocol, Setup, Time, Topology,
-};
+use conclave_protocol::{Algorithm, Mark, NodeId, Property, Setup, Time, Topology};
 use conclave_sim::{
     Action, Arrivals, Ask, Delay, Event, Faults, Outcome, Rng, RunSpec, Tracing, Workload, shape,
 };

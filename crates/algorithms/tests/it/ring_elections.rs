@@ -10,9 +10,7 @@ use conclave_algorithms::election::{
     frederickson_lynch, le_lann, ring_inquiry, ring_list, ring_modified, ring_reconfiguration,
     ring_watchdog,
 };
-use conclave_protocol::{
-    Algorithm, Entry, Info, Mark, NodeId, Property, Protocol, Setup, Time, Topology,
-};
+use conclave_protocol::{Algorithm, Entry, Mark, NodeId, Property, Setup, Time, Topology};
 use conclave_sim::{
     Action, Arrivals, Ask, Delay, End, Event, Outcome, Rng, RunSpec, Tracing, Workload,
 };
@@ -791,7 +789,7 @@ mod reconfiguration {
 #[test]
 fn the_outcome_does_not_depend_on_who_calls() {
     fn check(entry: &dyn Algorithm, topology: fn(u32) -> Topology, best: u32) {
-        let Info { id, .. } = entry.info;
+        let id = entry.info().id;
         for callers in 1..32_u32 {
             let called = (0..5).filter(|caller| callers >> caller & 1 == 1);
             let calls: Vec<(u32, u32)> = called.map(|caller| (caller, 10)).collect();

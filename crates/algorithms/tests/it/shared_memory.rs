@@ -5,7 +5,7 @@ use crate::support::{
     T, asking, at, burst, complete, costs, lose, order, random_spec, simulate, verdict,
 };
 use conclave_algorithms::mutex::{self, bakery, bakery_message_passing, dijkstra_1965};
-use conclave_protocol::{Algorithm, Entry, Mark, NodeId, Property, Protocol, Setup, Topology};
+use conclave_protocol::{Algorithm, Entry, Mark, NodeId, Property, Setup, Topology};
 use conclave_sim::{Action, Costs, Delay, End, Event, Faults, Outcome, RunSpec, SlowLink, Tracing};
 
 /// So many processes, and the memory.
