@@ -9,9 +9,7 @@ use std::time::Duration;
 use crate::support::talk::talkative;
 use crate::support::{T, at, burst, costs, order, random_spec, simulate, verdict};
 use conclave_algorithms::mutex::{self, centralized, replicated_coordinator as replicated};
-use conclave_protocol::{
-    Algorithm, Entry, Hosted, NodeId, Property, Setup, Time, Topology,
-};
+use conclave_protocol::{Algorithm, Entry, Hosted, NodeId, Property, Setup, Time, Topology};
 use conclave_sim::{
     Action, Arrivals, Ask, Delay, End, Event, Faults, JudgeLimits, Outcome, Rng, RunSpec, SlowLink,
     Spread, Verdict, Workload, World, judge,

@@ -11,7 +11,9 @@ use conclave_algorithms::election::{
 };
 use conclave_algorithms::mutex::centralized_failover::{Config, PLAIN, QUORUM, config};
 use conclave_algorithms::mutex::{self, Coordinator};
-use conclave_protocol::{Algorithm, Crashes, Entry, Info, Mark, Model, NodeId, Property, Setup, Time, Unfit};
+use conclave_protocol::{
+    Algorithm, Crashes, Entry, Info, Mark, Model, NodeId, Property, Setup, Time, Unfit,
+};
 use conclave_sim::{Action, Arrivals, Event, Faults, Outcome, Rng, RunSpec, Spread};
 
 const SAFE: [Property; 2] = [Property::Exclusion, Property::FenceOrder];

@@ -3,7 +3,7 @@
 use conclave_algorithms::mutex::ricart_agrawala::{
     BARE_REPLY, NO_TIE_BREAK, PLAIN, RicartAgrawala,
 };
-use conclave_algorithms::mutex::{Client, suzuki_kasami};
+use conclave_algorithms::mutex::suzuki_kasami;
 use conclave_check::{CheckSpec, Progress, Report, Stop, Verdict, hunt};
 use conclave_protocol::{Channels, Entry, Property, Setup, Topology};
 
@@ -71,7 +71,7 @@ fn the_missing_tie_break_is_shown_in_fourteen_steps() {
 #[test]
 fn a_quick_look_finds_it_at_once() {
     let (spec, progress) = (spec(&NO_TIE_BREAK, 3, 2), Progress::default());
-    let prey = hunt::<RicartAgrawala, Client>(&NO_TIE_BREAK, &spec, 1, &progress);
+    let prey = hunt(&NO_TIE_BREAK, &spec, 1, &progress);
     let (property, violation) = prey.expect("it can be checked").expect("it is easily found");
     assert_eq!(property, Property::Exclusion);
     assert!(violation.decisions.len() >= 10, "the shortest has ten steps");

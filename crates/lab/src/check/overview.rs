@@ -140,7 +140,7 @@ fn chosen(nodes: u32, deep: bool) -> Vec<(&'static Info, &'static Check)> {
             let least = claims.checks.iter().map(|check| check.nodes).min().unwrap_or(0);
             let most = if deep { u32::MAX } else { nodes.max(least) };
             let fits = |check: &&Check| check.expected != Expected::Holds || check.nodes <= most;
-            chosen.extend(checks.filter(fits).map(|check| (*info, check)));
+            chosen.extend(checks.filter(fits).map(|check| (info, check)));
         }
     }
     chosen

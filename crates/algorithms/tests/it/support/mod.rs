@@ -7,7 +7,9 @@ pub(crate) mod talk;
 use std::ops::Range;
 use std::time::Duration;
 
-use conclave_protocol::{Algorithm, Crashes, Info, Links, NodeId, Property, Setup, Time, Timing, Topology, Unfit};
+use conclave_protocol::{
+    Algorithm, Crashes, Info, Links, NodeId, Property, Setup, Time, Timing, Topology, Unfit,
+};
 use conclave_sim::{
     Action, Arrivals, Ask, Costs, Delay, Faults, JudgeLimits, Outcome, Rng, RunSpec, SlowLink,
     Spread, Verdict, Workload, judge,
