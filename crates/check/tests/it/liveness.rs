@@ -2,8 +2,8 @@
 
 use conclave_check::{CheckSpec, Progress, Report, Verdict, check};
 use conclave_protocol::{
-    HeardBy, Client, Ctx, Entry, Info, Mark, Marked, Model, Never, NodeId, Property, Protocol, Setup,
-    Topology, What,
+    Client, Ctx, Entry, HeardBy, Info, Mark, Marked, Model, Never, NodeId, Property, Protocol,
+    Setup, Topology, What,
 };
 use serde::{Deserialize, Serialize};
 
@@ -140,7 +140,7 @@ fn verdict(config: fn(&Setup) -> Result<Map, conclave_protocol::Unfit>) -> Verdi
 }
 
 fn report(nodes: u32, config: fn(&Setup) -> Result<Map, conclave_protocol::Unfit>) -> Report {
-    let entry = Entry { info: INFO, config, clients: Entry::<Walk>::everyone };
+    let entry = Entry::<Walk> { info: INFO, config, clients: Entry::<Walk>::everyone };
     let spec = CheckSpec::new(&INFO, Setup::new(Topology::complete(nodes)), 0..nodes);
     check(&entry, &spec, &Progress::default()).expect("it is sound")
 }

@@ -98,7 +98,7 @@ fn a_request_may_be_overtaken_by_one_that_it_caused() {
 #[test]
 fn timestamps_help_only_among_those_who_queue() {
     // Both requests wait behind p3, and only the stamped queue knows which is the older.
-    let order_of = |entry| {
+    let order_of = |entry: &Entry<centralized::Centralized>| {
         let mut spec = plan(entry, system(4), tells_and_is_overtaken(true));
         spec.delays.links.push(slow_at_first(1, 0, 20));
         order(&talkative(entry, &spec))
