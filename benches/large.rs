@@ -108,7 +108,7 @@ fn election<P: election::Algorithm>(entry: &Entry<P>, setup: Setup, all: bool) {
     spec.workload = Workload { arrivals, ..Workload::idle() };
     let outcome = run(entry, &mut spec);
     for property in [Property::OneLeader, Property::LeaderKnown, Property::BestLeads] {
-        assert!(judge(property, &outcome, JudgeLimits::default()).held(), "{property}");
+        assert!(judge(property, &outcome.trace, JudgeLimits::default()).held(), "{property}");
     }
     let counts = outcome.trace.labels.iter().zip(&outcome.trace.counts);
     let counts: Vec<String> = counts.map(|(name, count)| format!("{name} {count}")).collect();
@@ -126,7 +126,7 @@ fn superpeers<P: election::Algorithm>(entry: &Entry<P>, setup: Setup) {
     let wanted = election::superpeers_wanted(&setup).expect("the options are numbers");
     let mut spec = RunSpec::new(&entry.info, setup);
     let outcome = run(entry, &mut spec);
-    let found = Superpeers::of(&outcome.beliefs, &spec.setup.topology);
+    let found = Superpeers::of(&outcome.trace.beliefs(), &spec.setup.topology);
     println!("  {} messages a node; not served: {}", outcome.stats.sent as f64 / n, found.unserved);
     for (well, text) in found.judged(wanted) {
         println!("  {} {text}", if well { "✓" } else { "✗" });

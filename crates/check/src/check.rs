@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use conclave_protocol::{Algorithm, Mark, Property};
+use conclave_protocol::{Algorithm, Promise, Property};
 
 use crate::count;
 use crate::graph::Graph;
@@ -151,14 +151,16 @@ fn attempt(
         } else if found.stop.is_some() {
             Verdict::Open
         } else {
-            if group.is_some() && shape.liveness.contains(&property) {
+            if group.is_some() && shape.liveness.iter().any(|it| it.property == property) {
                 let liveness = liveness.get_or_insert_with(|| Liveness::new(&edges, &log, &shape));
                 liveness.expect_ends(property)?;
             }
-            let lasso = shape.liveness.iter().position(|it| *it == property).and_then(|place| {
-                let liveness = liveness.get_or_insert_with(|| Liveness::new(&edges, &log, &shape));
-                liveness.lasso(property, place)
-            });
+            let lasso =
+                shape.liveness.iter().position(|it| it.property == property).and_then(|place| {
+                    let liveness =
+                        liveness.get_or_insert_with(|| Liveness::new(&edges, &log, &shape));
+                    liveness.lasso(property, place)
+                });
             match lasso {
                 Some(lasso) => {
                     let run = retrace(&mut worker, start, &lasso.path, None);
@@ -201,19 +203,8 @@ fn collision(states: u64) -> f64 {
 
 /// Why a property holds for want of anything that it speaks of, if that is so.
 fn vacuous(space: &Space, property: Property) -> Option<&'static str> {
-    let told = |which: fn(&Mark) -> bool| space.marks().any(which);
-    let enters = || told(|mark| matches!(mark, Mark::Entered { .. }));
-    let follows = || told(|mark| matches!(mark, Mark::Follows { .. }));
-    match property {
-        Property::Exclusion
-        | Property::FenceOrder
-        | Property::FcfsTimestamp
-        | Property::FcfsHappenedBefore => (!enters()).then_some("nobody ever enters"),
-        Property::OneLeaderPerEpoch | Property::OneLeader => {
-            (!follows()).then_some("nobody is ever elected")
-        }
-        _ => None,
-    }
+    let (which, why) = Promise::of(property).about?;
+    (!space.marks().any(which)).then_some(why)
 }
 
 #[cfg(test)]

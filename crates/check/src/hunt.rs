@@ -9,7 +9,7 @@ use crate::check::begin;
 use crate::local::Watch;
 use crate::search::Progress;
 use crate::witness::{Pick, Start, explain, retrace};
-use crate::worker::{FAIR, Shape, TELLS, Worker, fingerprint};
+use crate::worker::{FAIR, Shape, TELLS, Worker, fingerprint, is_due};
 use crate::{CheckError, CheckSpec, Violation};
 
 /// A walk has at most so many steps …
@@ -63,10 +63,10 @@ fn chase(
             let going_on = worker.expand(&state, fingerprint(&state), 0, 0);
             if !worker.candidates.iter().any(|candidate| candidate.flags & FAIR != 0) {
                 let mut liveness = worker.shape.liveness.iter().copied();
-                let violated = liveness
-                    .find(|it| worker.is_due(*it, going_on == 0) && !worker.at_rest(*it, &state));
-                if let Some(property) = violated {
-                    return Some((property, path));
+                let violated =
+                    liveness.find(|it| is_due(it, going_on == 0) && !worker.at_rest(it, &state));
+                if let Some(promise) = violated {
+                    return Some((promise.property, path));
                 }
             }
             if worker.candidates.is_empty() || path.len() >= longest {
@@ -82,7 +82,7 @@ fn chase(
                 let broken = worker.broken(&state);
                 if broken != 0 {
                     let place = broken.trailing_zeros() as usize;
-                    return Some((worker.shape.safety[place], path));
+                    return Some((worker.shape.safety[place].property, path));
                 }
             }
         }

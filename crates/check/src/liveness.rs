@@ -10,14 +10,14 @@
 
 use std::collections::VecDeque;
 
-use conclave_protocol::{NodeId, Property, names};
+use conclave_protocol::{Lasting, NodeId, Owed, Promise, Property, Says};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::CheckError;
 use crate::graph::{Edge, Edges, Graph};
 use crate::search::Log;
 use crate::witness::Pick;
-use crate::worker::{FAIR, Shape};
+use crate::worker::{FAIR, Labelled, Shape};
 
 /// A run that ends in a loop.
 pub(crate) struct Lasso {
@@ -36,10 +36,8 @@ pub(crate) struct Liveness<'a> {
 /// Which states a run may stay in for ever without keeping the property.
 #[derive(Clone, Copy)]
 enum Bad {
-    /// Those where this node waits.
-    Waits(usize),
-    /// Those where somebody waits and nobody is inside.
-    Stuck,
+    /// Those where something is owed: to this node, or to anybody.
+    Owes(Owed, Option<NodeId>),
     /// All, if it comes back again and again to one that has not this bit.
     Lacks(u64),
 }
@@ -47,8 +45,11 @@ enum Bad {
 impl Bad {
     fn allows(self, label: u64) -> bool {
         match self {
-            Self::Waits(node) => label >> node & 1 == 1,
-            Self::Stuck => label & 0xffff != 0 && label >> 16 & 0xffff == 0,
+            Self::Owes(owed, node) => {
+                let state = Labelled(label);
+                let those = (owed.to)(&state);
+                node.map_or(!those.is_empty(), |node| those.has(node))
+            }
             Self::Lacks(_) => true,
         }
     }
@@ -61,16 +62,15 @@ impl<'a> Liveness<'a> {
 
     /// A fair run that violates the property, the `place`-th of those said of how runs end.
     pub(crate) fn lasso(&self, property: Property, place: usize) -> Option<Lasso> {
-        match property {
-            Property::NoStarvation => (0..self.n).find_map(|node| {
-                let why = format!("{} asked and never enters", NodeId(node as u32));
-                self.round(Bad::Waits(node), why)
-            }),
-            Property::NoDeadlock => {
-                let lasso = self.round(Bad::Stuck, String::new())?;
-                Some(lasso)
+        match Promise::of(property).says {
+            Says::InTheEnd(owed) if owed.each => {
+                let mut nodes = (0..self.n as u32).map(NodeId);
+                nodes.find_map(|node| self.round(Bad::Owes(owed, Some(node)), property))
             }
-            _ => self.round(Bad::Lacks(1 << (32 + place)), property.meaning().to_owned()),
+            Says::InTheEnd(owed) => self.round(Bad::Owes(owed, None), property),
+            Says::Always(_) | Says::AtRest(_) => {
+                self.round(Bad::Lacks(1 << (32 + place)), property)
+            }
         }
     }
 
@@ -95,7 +95,7 @@ impl<'a> Liveness<'a> {
         )))
     }
 
-    fn round(&self, bad: Bad, why: String) -> Option<Lasso> {
+    fn round(&self, bad: Bad, property: Property) -> Option<Lasso> {
         let allowed = |state: u32| bad.allows(self.graph.label(state));
         let mut best: Option<(usize, Vec<u32>)> = None;
         self.graph.components(allowed, |component| {
@@ -112,7 +112,7 @@ impl<'a> Liveness<'a> {
             }
         });
         let (_, component) = best?;
-        Some(self.go_round(&component, bad, why))
+        Some(self.go_round(&component, bad, property))
     }
 
     /// Whether each event that is possible all over the component happens within it; and whether
@@ -149,7 +149,7 @@ impl<'a> Liveness<'a> {
 
     /// The way into the component and round it, by a round that is fair: of the events that are
     /// possible where it begins, each happens on the way or is impossible somewhere.
-    fn go_round(&self, component: &[u32], bad: Bad, why: String) -> Lasso {
+    fn go_round(&self, component: &[u32], bad: Bad, property: Property) -> Lasso {
         let inside = Members::new(component);
         let first = component.iter().copied().min_by_key(|&it| (self.log.depth(it), it));
         let first = first.expect("a component has states");
@@ -177,14 +177,12 @@ impl<'a> Liveness<'a> {
             self.walk(here, &inside, |edge| edge.target == first, &mut path);
         }
         let why = match bad {
-            Bad::Stuck => {
-                let waiting = self.graph.label(first) & 0xffff;
-                let who = (0..self.n).filter(|node| waiting >> node & 1 == 1);
-                let who = names(who.map(|node| NodeId(node as u32)));
-                format!("{who} asked, and for ever nobody is inside")
+            Bad::Owes(owed, Some(node)) => (owed.words)(&[node], Lasting::Round),
+            Bad::Owes(owed, None) => {
+                let state = Labelled(self.graph.label(first));
+                (owed.words)(&(owed.to)(&state).all(), Lasting::Round)
             }
-            Bad::Waits(_) => why,
-            Bad::Lacks(_) => format!("never true for good: {why}"),
+            Bad::Lacks(_) => format!("never true for good: {}", property.meaning()),
         };
         Lasso { path, loop_from, why }
     }

@@ -171,10 +171,11 @@ pub(crate) fn search(
                 progress,
             };
             let (first, others) = seekers.split_first_mut().expect("there is a thread");
-            if queued < FEW {
+            if queued < FEW || others.is_empty() {
                 first.seek(&shared);
                 continue;
             }
+            #[expect(clippy::disallowed_methods, reason = "more than one thread was asked for")]
             std::thread::scope(|scope| {
                 for seeker in others {
                     scope.spawn(|| seeker.seek(&shared));

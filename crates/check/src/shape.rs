@@ -1,4 +1,4 @@
-use conclave_protocol::{Property, Ranks};
+use conclave_protocol::{Promise, Ranks, Says};
 
 use crate::local::Watch;
 use crate::{CheckSpec, Timers};
@@ -22,9 +22,9 @@ pub(crate) struct Shape {
     /// Whether orders of events are compared.
     pub(crate) compare: bool,
     /// The properties that are said of states.
-    pub(crate) safety: Vec<Property>,
+    pub(crate) safety: Vec<&'static Promise>,
     /// Those said of how runs end.
-    pub(crate) liveness: Vec<Property>,
+    pub(crate) liveness: Vec<&'static Promise>,
 }
 
 impl Shape {
@@ -32,8 +32,8 @@ impl Shape {
         let n = spec.setup.n() as usize;
         let nodes = 0..n as u8;
         let links = nodes.clone().flat_map(|from| nodes.clone().map(move |to| (from, to)));
-        let (liveness, safety) =
-            spec.properties.iter().partition(|property| crate::spec::is_liveness(**property));
+        let promises = spec.properties.iter().map(|property| Promise::of(*property));
+        let (safety, liveness) = promises.partition(|it| matches!(it.says, Says::Always(_)));
         Self {
             n,
             links: links.filter(|(from, to)| from != to).collect(),

@@ -265,16 +265,3 @@ fn tokens_repeat(setup: &Setup) -> bool {
 fn is_about_tokens(property: Property) -> bool {
     matches!(property, Property::FenceOrder | Property::FcfsTimestamp)
 }
-
-/// What is said of endless runs, or of how runs end.
-pub(crate) fn is_liveness(property: Property) -> bool {
-    matches!(
-        property,
-        Property::NoDeadlock
-            | Property::NoStarvation
-            | Property::OneLeader
-            | Property::LeaderKnown
-            | Property::BestLeads
-            | Property::Completeness
-    )
-}

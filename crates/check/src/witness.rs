@@ -1,10 +1,10 @@
 //! From states found to runs that can be followed.
 
-use conclave_protocol::{Decision, Mark, NodeId, Property, Time, What, names};
+use conclave_protocol::{Decision, Lasting, Mark, NodeId, Promise, Property, Says, Time, What};
 
 use crate::space::Space;
 use crate::symmetry::Canon;
-use crate::worker::{Candidate, Move, NO_STEP, WHOLE, Worker, fingerprint};
+use crate::worker::{Candidate, Move, NO_STEP, Step, WHOLE, Worker, fingerprint};
 
 /// How a state on a path is recognised among those that its predecessor leads to.
 #[derive(Clone, Copy, Debug)]
@@ -156,68 +156,41 @@ fn decision(
 /// What is wrong in the state that a run ends in.
 pub(crate) fn explain(worker: &mut Worker<'_>, property: Property, run: &Retraced) -> String {
     let state = &run.state;
-    let (waiting, inside) = worker.standing(state);
-    let up = worker.up(state);
-    let n = worker.shape.n as u32;
-    let members = |mask: u32| (0..n).filter(move |node| mask >> node & 1 == 1).map(NodeId);
-    let waits = |mask: u32| if mask.count_ones() == 1 { "waits" } else { "wait" };
-    match property {
-        Property::Exclusion => format!("{} are inside together", names(members(inside))),
-        Property::FenceOrder | Property::FcfsTimestamp => {
-            let tokens = run.marks.iter().filter_map(|mark| match mark {
-                Mark::Entered { token } => Some(token),
-                _ => None,
-            });
-            let token = tokens.max().copied().unwrap_or_default();
-            let space = worker.space.lock().expect("no thread has failed");
-            let high = space.global(state[worker.shape.slots() - 1]).high.unwrap_or_default();
-            let node = run.node;
-            format!("{node} entered with token {token}, and {high} had been granted before")
+    let step = last_step(worker, run);
+    match Promise::of(property).says {
+        Says::Always(law) | Says::AtRest(law) => {
+            let scene = worker.scene(state, step);
+            let fault = (law.broken)(&scene).expect("the state violates the property");
+            (law.words)(&scene, fault)
         }
-        Property::FcfsHappenedBefore => match worker.overtaken(state) {
-            Some((a, b)) => {
-                format!("{a}'s request happened before {b}'s, and {b} entered first")
-            }
-            None => "a request was overtaken by a later one".to_owned(),
-        },
-        Property::OneLeaderPerEpoch => {
-            let leaders = run.marks.iter().find_map(|mark| match mark {
-                Mark::Follows { leader, epoch } => Some((leader, epoch)),
-                _ => None,
-            });
-            match leaders {
-                Some((leader, epoch)) => {
-                    format!("{leader} leads in epoch {epoch}, and so did another node")
-                }
-                None => "two nodes lead in one epoch".to_owned(),
-            }
-        }
-        Property::Accuracy => "a node that is up is suspected".to_owned(),
-        Property::NoDeadlock => {
-            let who = names(members(waiting));
-            let wait = waits(waiting);
-            let rest = if worker.moves(state) == 0 {
-                "nothing is left to happen"
-            } else {
-                "nothing has to happen, only further requests could"
-            };
-            format!("{who} {wait} for ever: nobody is inside and {rest}")
-        }
-        Property::NoStarvation => {
-            format!("{} asked and never entered", names(members(waiting)))
-        }
-        Property::OneLeader => "two live nodes take themselves for the leader".to_owned(),
-        Property::LeaderKnown => {
-            let live = names(members(up));
-            format!("of {live}, not everybody knows a live leader, and nothing is left to happen")
-        }
-        Property::BestLeads => {
-            let best = worker.shape.ranks.best(members(up)).unwrap_or_default();
-            format!("somebody else leads than {best}, the best live node")
-        }
-        Property::Completeness => {
-            let down = names(members(!up & ((1 << n) - 1)));
-            format!("{down} crashed, and not everybody suspects it")
+        Says::InTheEnd(owed) => {
+            let end = worker.moves(state) == 0;
+            let lasting = if end { Lasting::ForEver } else { Lasting::UntilAsked };
+            let scene = worker.scene(state, step);
+            (owed.words)(&(owed.to)(&scene).all(), lasting)
         }
     }
+}
+
+/// What the last step of a run told the application, as far as words are about it.
+fn last_step(worker: &Worker<'_>, run: &Retraced) -> Step {
+    let space = worker.space.lock().expect("no thread has failed");
+    let global = space.global(run.state[worker.shape.global_slot()]);
+    let mut step = Step::default();
+    for mark in &run.marks {
+        match *mark {
+            Mark::Entered { token } => {
+                let token = token.max(step.grant.1);
+                step.grant = (run.node, token, global.high.unwrap_or_default());
+            }
+            Mark::Follows { leader, epoch } => {
+                let known = global.leaders.iter().find(|(it, _)| *it == epoch);
+                if let Some((_, first)) = known.filter(|(_, first)| *first != leader) {
+                    step.rivals = (*first, leader, epoch);
+                }
+            }
+            _ => {}
+        }
+    }
+    step
 }

@@ -14,6 +14,8 @@ mod judge;
 mod learn;
 mod rare;
 
+pub(crate) use judge::{Labelled, Step, is_due};
+
 pub(crate) use candidate::{
     ALONE, COMPARED, Candidate, FAIR, Move, NO_STEP, REST, TELLS, TOUCHES, WHOLE, bit, fingerprint,
     spread,

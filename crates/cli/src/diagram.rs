@@ -318,7 +318,7 @@ impl Canvas<'_> {
         self.pass_time(step.at);
         let (ascii, node) = (self.options.terminal.ascii, step.node);
         match step.cause {
-            Some(Event::Partition) => return self.across(step.at, "the network falls apart"),
+            Some(Event::Partition(_)) => return self.across(step.at, "the network falls apart"),
             Some(Event::Heal) => return self.across(step.at, "the network is whole again"),
             // Recorded where it was sent.
             Some(Event::Lose { to, label, .. }) => {
@@ -477,7 +477,7 @@ impl Canvas<'_> {
             Some(Event::Lose { to, label, .. }) => {
                 words = whole(&format!("{} to {to} is lost", self.trace.name(label)));
             }
-            Some(Event::Partition) => words = whole("the network falls apart"),
+            Some(Event::Partition(_)) => words = whole("the network falls apart"),
             Some(Event::Heal) => words = whole("the network is whole again"),
             _ => {}
         }

@@ -20,7 +20,7 @@ use std::process::ExitCode;
 
 use clap::builder::FalseyValueParser;
 use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
-use conclave_lab::Refusal;
+use conclave_lab::{Printed, Refusal};
 use conclave_sim::TraceError;
 use serde::Serialize;
 use serde_json::json;
@@ -323,9 +323,9 @@ fn hint(refusal: &Refusal) -> &'static str {
     }
 }
 
-/// Prints data for programs.
+/// Prints data of the laboratory for programs, under its version.
 pub(crate) fn print_json(data: &impl Serialize, out: &mut dyn Write) -> Result<(), Failure> {
-    let value = serde_json::to_value(data).map_err(io::Error::from)?;
+    let value = serde_json::to_value(Printed::new(data)).map_err(io::Error::from)?;
     Ok(writeln!(out, "{value:#}")?)
 }
 

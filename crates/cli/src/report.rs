@@ -90,7 +90,7 @@ pub fn verdicts(report: &Report<'_>, terminal: &Terminal) -> String {
         let _ =
             writeln!(text, "{}", paint(DIM, format!("A spoilt {}: {}.", mutant.of, mutant.defect)));
     }
-    let end = match report.outcome.end {
+    let end = match report.outcome.trace.end {
         End::Quiet | End::Served => return text,
         End::TimeLimit => "The run was cut off: the time was up; --until gives it more.",
         End::EventLimit => {
@@ -134,7 +134,7 @@ fn verdict_line(report: &Report<'_>, judged: &Judged, terminal: &Terminal) -> St
 
 /// How much memory a run took that was not recorded, where the system tells.
 fn memory(report: &Report<'_>) -> Option<Measured> {
-    let bytes = memory_peak().filter(|_| report.outcome.tracing < Tracing::Events)?;
+    let bytes = memory_peak().filter(|_| report.outcome.trace.tracing < Tracing::Events)?;
     let text = format!("{} MiB", bytes >> 20);
     Some(Measured { key: "", name: "memory of the program at most", text, value: None })
 }

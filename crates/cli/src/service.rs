@@ -16,6 +16,7 @@ mod run;
 mod show;
 mod signals;
 mod span;
+mod spawn;
 mod trouble;
 mod voice;
 

@@ -11,6 +11,7 @@ pub mod check;
 pub mod claims;
 pub mod compare;
 pub mod entries;
+mod printed;
 mod refusal;
 pub mod replay;
 pub mod report;
@@ -25,6 +26,7 @@ use conclave_protocol::{Property, Setup, Unfit};
 use conclave_sim::{Outcome, RunSpec, SpecError};
 
 pub use by_id::{askers, find, nearest, places, search, simulate, walk};
+pub use printed::{FORMAT, ListData, Printed};
 pub use refusal::Refusal;
 
 /// Runs the algorithm that `spec` names; `None` if the catalogue has none of that name.

@@ -9,8 +9,8 @@ use std::time::Duration;
 use conclave_algorithms::election::superpeers_wanted;
 use conclave_protocol::{Info, Mark, NodeId, Property, Time, Wrap};
 use conclave_sim::{
-    Beyond, Costs, EntryCost, Event, JudgeLimits, Outcome, RunSpec, Superpeers, Tracing, Verdict,
-    judge, judgeable,
+    Beyond, Costs, EntryCost, Event, JudgeLimits, Outcome, RunSpec, Superpeers, Survey, Tracing,
+    Verdict, judgeable,
 };
 
 pub use self::describe::describe;
@@ -20,8 +20,6 @@ pub use self::json::{
 use crate::places;
 use crate::theory::fit::{About, Fit, fit};
 
-/// A vector clock for every event takes too much memory beyond so many components.
-const COMPARABLE: usize = 20_000_000;
 /// Causal chains are followed for the first so many entries.
 pub(crate) const CHAINED: usize = 500;
 
@@ -122,16 +120,19 @@ pub fn claim(info: &Info, property: Property) -> Claim {
 
 /// The verdict on each property that is claimed or belongs to the family.
 pub fn judge_all(info: &'static Info, spec: &RunSpec, outcome: &Outcome) -> Vec<Judged> {
-    let limits = JudgeLimits::of(info, spec, outcome);
-    let size = outcome.trace.records.len().saturating_mul(outcome.trace.nodes as usize);
+    survey(info, spec, outcome).0
+}
+
+/// The same and what the run cost, in one walk over its trace.
+fn survey(info: &'static Info, spec: &RunSpec, outcome: &Outcome) -> (Vec<Judged>, Costs) {
+    let (trace, properties) = (&outcome.trace, judgeable(info));
+    let survey = Survey::new(trace, &properties, JudgeLimits::places(info, spec));
+    let patience = JudgeLimits::surveyed(info, spec, trace, &survey).patience;
     let repeats = Wrap::of(&spec.setup).is_ok_and(Wrap::repeats);
     let verdict = |property| match property {
-        Property::FcfsHappenedBefore if size > COMPARABLE => {
-            Verdict::Open { why: "the run is too large to compare all its requests".into() }
-        }
         // The links' own packets and acknowledgements order requests that the algorithm, which
         // does not see them, cannot know to be ordered.
-        Property::FcfsHappenedBefore if spec.reliable => match judge(property, outcome, limits) {
+        Property::FcfsHappenedBefore if spec.reliable => match survey.verdict(property, patience) {
             Verdict::Violated { why, .. } => {
                 Verdict::Open { why: format!("{why}, as far as acknowledgements count") }
             }
@@ -140,11 +141,11 @@ pub fn judge_all(info: &'static Info, spec: &RunSpec, outcome: &Outcome) -> Vec<
         Property::FenceOrder | Property::FcfsTimestamp if repeats => {
             Verdict::Open { why: "with wrap set, fencing tokens come again and again".into() }
         }
-        _ => judge(property, outcome, limits),
+        _ => survey.verdict(property, patience),
     };
     let judged =
         |property| Judged { property, verdict: verdict(property), claim: claim(info, property) };
-    judgeable(info).into_iter().map(judged).collect()
+    (properties.into_iter().map(judged).collect(), survey.into_costs())
 }
 
 impl Judged {
@@ -163,12 +164,13 @@ pub fn is_promised(claim: Claim) -> bool {
 impl<'a> Report<'a> {
     /// Judges a run.
     pub fn new(info: &'static Info, spec: &'a RunSpec, outcome: &'a Outcome) -> Self {
+        let (judged, costs) = survey(info, spec, outcome);
         Self {
             info,
             spec,
             outcome,
-            costs: Costs::of(&outcome.trace),
-            judged: judge_all(info, spec, outcome),
+            costs,
+            judged,
             beyond: spec.beyond(info),
             theory: fit(info, spec),
         }
@@ -336,8 +338,8 @@ impl<'a> Report<'a> {
         if costs.lost > 0 {
             rows.push(text("", "· that were lost", costs.lost.to_string()));
         }
-        rows.push(time("", "virtual time", self.outcome.at - Time::ZERO));
-        if self.outcome.tracing < Tracing::Events {
+        rows.push(time("", "virtual time", self.outcome.trace.ended - Time::ZERO));
+        if self.outcome.trace.tracing < Tracing::Events {
             rows.push(text("", "steps of nodes", self.outcome.stats.events.to_string()));
             rows.push(text("", "events pending at most", self.outcome.stats.pending.to_string()));
         }
@@ -360,7 +362,7 @@ impl<'a> Report<'a> {
     pub fn superpeers(&self) -> Option<(Superpeers, f64)> {
         let setup = &self.spec.setup;
         let wanted = superpeers_wanted(setup).filter(|_| self.info.elects_several())?;
-        Some((Superpeers::of(&self.outcome.beliefs, &setup.topology), wanted))
+        Some((Superpeers::of(&self.outcome.trace.beliefs(), &setup.topology), wanted))
     }
 }
 

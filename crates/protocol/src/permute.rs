@@ -43,9 +43,10 @@ pub fn renamed<T: Value>(value: &T, names: &[NodeId]) -> Option<T> {
     // By way of objects, so that types are compiled for one writer and for one reader.
     erased_serde::serialize(value, &mut writer).ok()?;
     let mut reader = Reader { tokens: &writer.tokens };
-    let mut erased = <dyn erased_serde::Deserializer<'_>>::erase(&mut reader);
-    let renamed = erased_serde::deserialize(&mut erased).ok()?;
-    drop(erased);
+    let renamed = {
+        let mut erased = <dyn erased_serde::Deserializer<'_>>::erase(&mut reader);
+        erased_serde::deserialize(&mut erased).ok()?
+    };
     reader.tokens.is_empty().then_some(renamed)
 }
 

@@ -35,6 +35,8 @@ enum Shape {
     Tree(Tree),
     /// The neighbours of each node, ascending.
     Graph(Vec<Vec<NodeId>>),
+    /// The nodes that each node can send to, ascending; a link back is a link of its own.
+    Digraph(Vec<Vec<NodeId>>),
     Dht(KeySpace),
 }
 
@@ -67,7 +69,7 @@ impl From<Tree> for Vec<NodeId> {
     }
 }
 
-/// A topology as it is read, by nobody knows whom written.
+/// A deserialized topology, not yet validated.
 #[derive(Deserialize)]
 struct Written {
     n: u32,
@@ -83,12 +85,10 @@ impl TryFrom<Written> for Topology {
         let read = match &shape {
             Shape::Tree(tree) => Self::tree(tree.parents.clone())?,
             Shape::Graph(neighbors) => {
-                let links = (0..).map(NodeId).zip(neighbors);
-                let links: Vec<_> =
-                    links.flat_map(|(a, to)| to.iter().map(move |&b| (a, b))).collect();
-                let graph = Self::graph(n, &links)?;
+                let graph = Self::graph(n, &listed(neighbors))?;
                 if points.is_empty() { graph } else { graph.placed(points.clone())? }
             }
+            Shape::Digraph(successors) => Self::digraph(n, &listed(successors))?,
             Shape::Dht(space) => Self::dht(space.bits(), space.keys().to_vec())?,
             Shape::Grid(_) if n > 0 => Self::grid(n),
             _ => Self::shaped(n, shape.clone()),
@@ -100,6 +100,12 @@ impl TryFrom<Written> for Topology {
             _ => Ok(read),
         }
     }
+}
+
+/// The links of lists of neighbours.
+fn listed(neighbors: &[Vec<NodeId>]) -> Vec<(NodeId, NodeId)> {
+    let lists = (0..).map(NodeId).zip(neighbors);
+    lists.flat_map(|(a, to)| to.iter().map(move |&b| (a, b))).collect()
 }
 
 /// Why there is no such topology.
@@ -211,7 +217,7 @@ impl Topology {
             }
             Links::Tree => (self.is_tree(), "a tree: line, star, binary or tree"),
             Links::Graph => {
-                (self.shape() != "ring", "links that lead both ways, as in a grid or a tree")
+                (!self.is_directed(), "links that lead both ways, as in a grid or a tree")
             }
             Links::Space => {
                 (self.point(NodeId(0)).is_some(), "nodes with places: grid or geometric")
@@ -270,24 +276,44 @@ impl Topology {
 
     /// A connected graph of `n` nodes with the given links, each in both directions.
     pub fn graph(n: u32, links: &[(NodeId, NodeId)]) -> Result<Self, TopologyError> {
+        let back = links.iter().map(|&(a, b)| (b, a));
+        let both: Vec<_> = links.iter().copied().chain(back).collect();
+        let graph = Self::shaped(n, Shape::Graph(Self::successors(n, &both)?));
+        match graph.unreached() {
+            Some(lost) => Err(TopologyError::Disconnected(lost)),
+            None => Ok(graph),
+        }
+    }
+
+    /// A graph of `n` nodes whose links lead in the given directions only. It has to hang
+    /// together, but [not every node](Self::is_strongly_connected) need reach every other.
+    pub fn digraph(n: u32, links: &[(NodeId, NodeId)]) -> Result<Self, TopologyError> {
+        let successors = Self::successors(n, links)?;
+        Self::graph(n, links)?;
+        Ok(Self::shaped(n, Shape::Digraph(successors)))
+    }
+
+    /// The nodes that each of `n` nodes can send to by these links, ascending.
+    fn successors(n: u32, links: &[(NodeId, NodeId)]) -> Result<Vec<Vec<NodeId>>, TopologyError> {
         let n = Self::sized(n)?;
-        let mut neighbors = vec![Vec::new(); n as usize];
+        let mut successors = vec![Vec::new(); n as usize];
         for &(a, b) in links {
             if a == b || a.0 >= n || b.0 >= n {
                 return Err(TopologyError::BadLink(a, b));
             }
-            neighbors[a.index()].push(b);
-            neighbors[b.index()].push(a);
+            successors[a.index()].push(b);
         }
-        for list in &mut neighbors {
+        for list in &mut successors {
             list.sort_unstable();
             list.dedup();
         }
-        let graph = Self::shaped(n, Shape::Graph(neighbors));
-        match graph.distances(NodeId(0)).iter().position(|&d| d == u32::MAX) {
-            Some(lost) => Err(TopologyError::Disconnected(NodeId(lost as u32))),
-            None => Ok(graph),
-        }
+        Ok(successors)
+    }
+
+    /// A node that node 0 cannot reach.
+    fn unreached(&self) -> Option<NodeId> {
+        let distances = self.distances(NodeId(0));
+        distances.iter().position(|&d| d == u32::MAX).map(|lost| NodeId(lost as u32))
     }
 
     /// The same graph with a place for each node. Other shapes have no places, or their own.
@@ -329,7 +355,7 @@ impl Topology {
     /// How many links there are, each counted once.
     pub fn links(&self) -> u64 {
         let ways: u64 = self.nodes().map(|node| self.neighbors(node).count() as u64).sum();
-        if self.shape() == "ring" { ways } else { ways / 2 }
+        if self.is_directed() { ways } else { ways / 2 }
     }
 
     /// The name of the shape.
@@ -343,6 +369,7 @@ impl Topology {
             Shape::Tree(_) => "tree",
             Shape::Grid(_) => "grid",
             Shape::Graph(_) => "graph",
+            Shape::Digraph(_) => "digraph",
             Shape::Dht(_) => "dht",
         }
     }
@@ -368,6 +395,24 @@ impl Topology {
         matches!(self.shape, Shape::Complete | Shape::Dht(_)) || self.n <= 1
     }
 
+    /// Whether links lead in one direction: a link back is a link of its own.
+    pub fn is_directed(&self) -> bool {
+        matches!(self.shape, Shape::Ring | Shape::Digraph(_))
+    }
+
+    /// Whether every node can reach every other along the links.
+    pub fn is_strongly_connected(&self) -> bool {
+        let Shape::Digraph(successors) = &self.shape else {
+            // The other shapes are connected, and their links lead both ways or round.
+            return true;
+        };
+        // Node 0 reaches all, and all reach node 0: there it reaches all by the links turned round.
+        let back: Vec<_> = listed(successors).into_iter().map(|(a, b)| (b, a)).collect();
+        let turned = Self::successors(self.n, &back).expect("the same links were accepted");
+        let turned = Self::shaped(self.n, Shape::Digraph(turned));
+        self.unreached().is_none() && turned.unreached().is_none()
+    }
+
     /// Whether the links form a tree.
     pub fn is_tree(&self) -> bool {
         match &self.shape {
@@ -376,7 +421,9 @@ impl Topology {
                 let ways: usize = neighbors.iter().map(Vec::len).sum();
                 ways == 2 * (neighbors.len() - 1)
             }
-            Shape::Complete | Shape::Ring | Shape::Grid(_) | Shape::Dht(_) => self.n <= 1,
+            Shape::Complete | Shape::Ring | Shape::Grid(_) | Shape::Digraph(_) | Shape::Dht(_) => {
+                self.n <= 1
+            }
         }
     }
 
@@ -401,7 +448,9 @@ impl Topology {
             Shape::Tree(tree) => {
                 ([self.parent(node), None, None, None], 0..0, &tree.children[node.index()][..])
             }
-            Shape::Graph(neighbors) => ([None; 4], 0..0, &neighbors[node.index()][..]),
+            Shape::Graph(listed) | Shape::Digraph(listed) => {
+                ([None; 4], 0..0, &listed[node.index()][..])
+            }
         };
         let range = range.map(NodeId).filter(move |&other| other != node);
         few.into_iter().flatten().chain(range).chain(listed.iter().copied())
@@ -413,7 +462,9 @@ impl Topology {
             Shape::Complete | Shape::Dht(_) => from != to,
             Shape::Ring => self.successor(from) == to,
             &Shape::Grid(width) => space::beside(from, width, self.n).contains(&Some(to)),
-            Shape::Graph(neighbors) => neighbors[from.index()].binary_search(&to).is_ok(),
+            Shape::Graph(listed) | Shape::Digraph(listed) => {
+                listed[from.index()].binary_search(&to).is_ok()
+            }
             _ => self.parent(from) == Some(to) || self.parent(to) == Some(from),
         }
     }

@@ -1,12 +1,12 @@
-use conclave_protocol::{NodeId, Ranks};
+use conclave_protocol::{Mark, NodeId, Ranks};
 
-/// Who takes whom for the leader when a run is over.
-///
-/// Kept in every run, traced or not: a run of a million nodes is judged by it.
+use crate::{Event, Record, Trace};
+
+/// Who is up and takes whom for the leader when a run is over, as its trace tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Beliefs {
     ranks: Ranks,
-    /// By node; empty as long as nobody has followed anybody.
+    /// By node.
     follows: Vec<Option<(NodeId, u64)>>,
     /// By node, whether it is up.
     live: Vec<bool>,
@@ -15,26 +15,36 @@ pub struct Beliefs {
 }
 
 impl Beliefs {
-    pub(crate) fn new(ranks: Ranks) -> Self {
-        Self { ranks, ..Self::default() }
-    }
-
-    pub(crate) fn follow(&mut self, node: NodeId, nodes: usize, leader: NodeId, epoch: u64) {
-        self.follows.resize(nodes, None);
-        self.follows[node.index()] = Some((leader, epoch));
-    }
-
-    /// A node that crashes, or has been told so, follows nobody any more.
-    pub(crate) fn forget(&mut self, node: NodeId) {
-        if let Some(follows) = self.follows.get_mut(node.index()) {
-            *follows = None;
+    pub(crate) fn of(trace: &Trace) -> Self {
+        let nodes = trace.nodes as usize;
+        let mut beliefs = Self {
+            ranks: trace.ranks.clone(),
+            follows: vec![None; nodes],
+            live: vec![true; nodes],
+            groups: None,
+        };
+        let kept = trace.latest.iter().flatten().chain(&trace.network);
+        for record in trace.records.iter().chain(kept) {
+            beliefs.learn(record, trace);
         }
+        beliefs
     }
 
-    pub(crate) fn at_end(mut self, live: Vec<bool>, groups: Option<Vec<u32>>) -> Self {
-        self.follows.resize(live.len(), None);
-        (self.live, self.groups) = (live, groups);
-        self
+    fn learn(&mut self, record: &Record, trace: &Trace) {
+        let node = record.node.index();
+        match record.event() {
+            Event::Notice(Mark::Follows { leader, epoch }) => {
+                self.follows[node] = Some((leader, epoch));
+            }
+            Event::Notice(Mark::Unled) => self.follows[node] = None,
+            Event::Crash => (self.live[node], self.follows[node]) = (false, None),
+            Event::Recover | Event::RecoverEmpty => self.live[node] = true,
+            Event::Partition(number) => {
+                self.groups = trace.partitions.get(number as usize).cloned();
+            }
+            Event::Heal => self.groups = None,
+            _ => {}
+        }
     }
 
     /// The nodes that are up, ascending.

@@ -4,7 +4,7 @@ use std::time::Duration;
 use conclave_protocol::{Mark, NodeId, Time};
 use serde::Serialize;
 
-use crate::{Event, Owner, Trace};
+use crate::{Event, Owner, Record, Trace};
 
 /// What a run cost, by the catalogue's rules for counting.
 ///
@@ -112,106 +112,11 @@ impl Percentiles {
 impl Costs {
     /// Counts what a run cost.
     pub fn of(trace: &Trace) -> Self {
-        let mut costs = Self::default();
-        let mut by_label = [0; 256];
-        by_label[..trace.counts.len()].copy_from_slice(&trace.counts);
-        costs.messages = trace.counts.iter().sum();
-        costs.transmissions = costs.messages;
-        // The latest entry of each node.
-        let mut latest: BTreeMap<NodeId, usize> = BTreeMap::new();
-        // Sent on behalf of whoever enters next.
-        let (mut ahead, mut ahead_transmissions, mut ahead_bytes) = (0, 0, 0);
-        let mut last_left: Option<(usize, NodeId, Time)> = None;
-        for (i, record) in trace.records.iter().enumerate() {
-            match record.event() {
-                Event::Send { label, owner, bytes, copy, .. } => {
-                    costs.messages += 1;
-                    let transmission = u64::from(!copy);
-                    costs.transmissions += transmission;
-                    let bytes = u64::from(bytes);
-                    costs.bytes += bytes;
-                    by_label[usize::from(label)] += 1;
-                    match owner {
-                        Owner::Nobody => {
-                            costs.overhead += 1;
-                            costs.overhead_bytes += bytes;
-                        }
-                        Owner::Next => {
-                            ahead += 1;
-                            ahead_transmissions += transmission;
-                            ahead_bytes += bytes;
-                        }
-                        Owner::Node(node) => match latest.get(&node) {
-                            Some(&entry) => {
-                                let entry = &mut costs.entries[entry];
-                                entry.transmissions += transmission;
-                                if entry.left.is_none() {
-                                    entry.messages_entry += 1;
-                                } else {
-                                    entry.messages_exit += 1;
-                                }
-                            }
-                            None => {
-                                costs.overhead += 1;
-                                costs.overhead_bytes += bytes;
-                            }
-                        },
-                    }
-                }
-                Event::Lose { .. } => costs.lost += 1,
-                Event::Request(Mark::Asked) => {
-                    latest.insert(record.node, costs.entries.len());
-                    costs.entries.push(EntryCost {
-                        node: record.node,
-                        asked: record.at,
-                        due: record.due(),
-                        entered: None,
-                        left: None,
-                        token: None,
-                        messages_entry: 0,
-                        messages_exit: 0,
-                        transmissions: 0,
-                        asked_record: i,
-                        entered_record: 0,
-                    });
-                }
-                Event::Notice(Mark::Entered { token }) => {
-                    let Some(&entry) = latest.get(&record.node) else { continue };
-                    let entry = &mut costs.entries[entry];
-                    entry.entered = Some(record.at);
-                    entry.token = Some(token);
-                    entry.entered_record = i;
-                    entry.messages_entry += std::mem::take(&mut ahead);
-                    entry.transmissions += std::mem::take(&mut ahead_transmissions);
-                    ahead_bytes = 0;
-                    if let Some((left_record, from, left)) = last_left.take()
-                        && entry.asked_record < left_record
-                    {
-                        costs.handovers.push(Handover {
-                            from,
-                            to: record.node,
-                            delay: record.at - left,
-                            left_record,
-                            entered_record: i,
-                        });
-                    }
-                }
-                Event::Request(Mark::Left) => {
-                    if let Some(&entry) = latest.get(&record.node) {
-                        costs.entries[entry].left = Some(record.at);
-                    }
-                    last_left = Some((i, record.node, record.at));
-                }
-                _ => {}
-            }
+        let mut meter = Meter::new(trace);
+        for (number, record) in trace.records.iter().enumerate() {
+            meter.see(number, record, record.event());
         }
-        costs.overhead += ahead;
-        costs.overhead_bytes += ahead_bytes;
-        let names = trace.labels.iter().map(ToString::to_string);
-        costs.by_label = names.zip(by_label).filter(|(_, count)| *count > 0).collect();
-        let first = costs.entries.first().map_or(Time::ZERO, |entry| entry.asked);
-        costs.span = trace.records.last().map_or(Duration::ZERO, |last| last.at.max(first) - first);
-        costs
+        meter.costs(trace)
     }
 
     /// The entries that happened.
@@ -294,6 +199,133 @@ impl Costs {
     }
 }
 
+/// Counts as a trace is walked over.
+pub(crate) struct Meter {
+    costs: Costs,
+    by_label: [u64; 256],
+    /// The latest entry of each node.
+    latest: BTreeMap<NodeId, usize>,
+    /// Sent on behalf of whoever enters next.
+    ahead: u64,
+    ahead_transmissions: u64,
+    ahead_bytes: u64,
+    last_left: Option<(usize, NodeId, Time)>,
+}
+
+impl Meter {
+    pub(crate) fn new(trace: &Trace) -> Self {
+        let mut by_label = [0; 256];
+        by_label[..trace.counts.len()].copy_from_slice(&trace.counts);
+        let messages = trace.counts.iter().sum();
+        Self {
+            costs: Costs { messages, transmissions: messages, ..Costs::default() },
+            by_label,
+            latest: BTreeMap::new(),
+            ahead: 0,
+            ahead_transmissions: 0,
+            ahead_bytes: 0,
+            last_left: None,
+        }
+    }
+
+    /// The next event.
+    pub(crate) fn see(&mut self, number: usize, record: &Record, event: Event) {
+        match event {
+            Event::Send { label, owner, bytes, copy, .. } => {
+                self.costs.messages += 1;
+                let transmission = u64::from(!copy);
+                self.costs.transmissions += transmission;
+                let bytes = u64::from(bytes);
+                self.costs.bytes += bytes;
+                self.by_label[usize::from(label)] += 1;
+                match owner {
+                    Owner::Nobody => {
+                        self.costs.overhead += 1;
+                        self.costs.overhead_bytes += bytes;
+                    }
+                    Owner::Next => {
+                        self.ahead += 1;
+                        self.ahead_transmissions += transmission;
+                        self.ahead_bytes += bytes;
+                    }
+                    Owner::Node(node) => match self.latest.get(&node) {
+                        Some(&entry) => {
+                            let entry = &mut self.costs.entries[entry];
+                            entry.transmissions += transmission;
+                            if entry.left.is_none() {
+                                entry.messages_entry += 1;
+                            } else {
+                                entry.messages_exit += 1;
+                            }
+                        }
+                        None => {
+                            self.costs.overhead += 1;
+                            self.costs.overhead_bytes += bytes;
+                        }
+                    },
+                }
+            }
+            Event::Lose { .. } => self.costs.lost += 1,
+            Event::Request(Mark::Asked) => {
+                self.latest.insert(record.node, self.costs.entries.len());
+                self.costs.entries.push(EntryCost {
+                    node: record.node,
+                    asked: record.at,
+                    due: record.due(),
+                    entered: None,
+                    left: None,
+                    token: None,
+                    messages_entry: 0,
+                    messages_exit: 0,
+                    transmissions: 0,
+                    asked_record: number,
+                    entered_record: 0,
+                });
+            }
+            Event::Notice(Mark::Entered { token }) => {
+                let Some(&entry) = self.latest.get(&record.node) else { return };
+                let entry = &mut self.costs.entries[entry];
+                entry.entered = Some(record.at);
+                entry.token = Some(token);
+                entry.entered_record = number;
+                entry.messages_entry += std::mem::take(&mut self.ahead);
+                entry.transmissions += std::mem::take(&mut self.ahead_transmissions);
+                self.ahead_bytes = 0;
+                if let Some((left_record, from, left)) = self.last_left.take()
+                    && entry.asked_record < left_record
+                {
+                    self.costs.handovers.push(Handover {
+                        from,
+                        to: record.node,
+                        delay: record.at - left,
+                        left_record,
+                        entered_record: number,
+                    });
+                }
+            }
+            Event::Request(Mark::Left) => {
+                if let Some(&entry) = self.latest.get(&record.node) {
+                    self.costs.entries[entry].left = Some(record.at);
+                }
+                self.last_left = Some((number, record.node, record.at));
+            }
+            _ => {}
+        }
+    }
+
+    /// What all of it cost.
+    pub(crate) fn costs(self, trace: &Trace) -> Costs {
+        let Self { mut costs, by_label, ahead, ahead_bytes, .. } = self;
+        costs.overhead += ahead;
+        costs.overhead_bytes += ahead_bytes;
+        let names = trace.labels.iter().map(ToString::to_string);
+        costs.by_label = names.zip(by_label).filter(|(_, count)| *count > 0).collect();
+        let first = costs.entries.first().map_or(Time::ZERO, |entry| entry.asked);
+        costs.span = trace.records.last().map_or(Duration::ZERO, |last| last.at.max(first) - first);
+        costs
+    }
+}
+
 /// The number of messages in the longest causal chain from one event to another; `None` if the
 /// first did not happen before the second.
 fn longest_chain(trace: &Trace, from: usize, to: usize) -> Option<u32> {
@@ -322,7 +354,6 @@ fn longest_chain(trace: &Trace, from: usize, to: usize) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Record;
 
     const ASK: Event = Event::Request(Mark::Asked);
     const LEAVE: Event = Event::Request(Mark::Left);

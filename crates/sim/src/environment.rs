@@ -11,9 +11,7 @@ use erased_serde::Serialize;
 
 use crate::course::Course;
 use crate::delay::Medium;
-use crate::{
-    Beliefs, Calendar, Class, Event, Key, Owner, Record, Rng, RunSpec, Stats, Trace, Tracing,
-};
+use crate::{Calendar, Class, Event, Key, Owner, Record, Rng, RunSpec, Stats, Trace, Tracing};
 
 /// Everything that is not at a node.
 pub(crate) struct Environment {
@@ -41,7 +39,6 @@ pub(crate) struct Environment {
     pub(crate) tracing: Tracing,
     pub(crate) trace: Trace,
     pub(crate) stats: Stats,
-    pub(crate) beliefs: Beliefs,
     pub(crate) detector: Option<Duration>,
     linger: Option<Duration>,
     /// Requests not yet made or served at nodes that are up, and faults to come; `None` if there
@@ -82,6 +79,7 @@ pub(crate) struct Envelope {
 impl Environment {
     pub(crate) fn new(spec: &RunSpec) -> Self {
         let n = spec.setup.n();
+        let ranks = Ranks::new(&spec.setup.attributes);
         let fifo = spec.channels == Channels::Fifo && !spec.delays.keeps_order();
         Self {
             now: Time::ZERO,
@@ -100,9 +98,8 @@ impl Environment {
             lossy: spec.faults.loss > 0 || spec.decisions.is_some(),
             groups: None,
             tracing: spec.tracing,
-            trace: Trace { nodes: n, ..Trace::default() },
+            trace: Trace { nodes: n, ranks, tracing: spec.tracing, ..Trace::default() },
             stats: Stats::default(),
-            beliefs: Beliefs::new(Ranks::new(&spec.setup.attributes)),
             detector: spec.detector,
             linger: spec.linger,
             open: Some(spec.faults.plan.len() as u64),
@@ -154,8 +151,11 @@ impl Environment {
     #[inline]
     pub(crate) fn record(&mut self, id: NodeId, lamport: &mut u32, event: Event) {
         *lamport += 1;
+        let record = Record::new(self.now, id, *lamport, event);
         if self.tracing >= Tracing::Events {
-            self.trace.records.push(Record::new(self.now, id, *lamport, event));
+            self.trace.records.push(record);
+        } else {
+            self.trace.keep(record);
         }
     }
 

@@ -4,12 +4,12 @@
 
 use std::fmt::{self, Write};
 
-use conclave_protocol::{Mark, Property};
+use conclave_protocol::{Mark, NodeId, Property, Ranks, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::{Event, Outcome, Owner, RunSpec, Trace};
+use crate::{End, Event, Outcome, Owner, Record, RunSpec, Trace};
 
 /// The latest version of the format that this program reads. It writes the first that has what a
 /// run needs: version 1, or 2 if the run follows decisions.
@@ -32,8 +32,20 @@ pub struct TraceFile {
     /// What the run was written down to show, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Finding>,
+    /// How the run ended; missing in files of earlier programs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<Ending>,
     /// What happened, in order.
     pub events: Vec<FileEvent>,
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ending {
+    /// Why.
+    pub why: End,
+    /// When, in nanoseconds of virtual time.
+    pub at: u64,
 }
 
 /// What a run shows that was found rather than drawn: a counter-example.
@@ -97,6 +109,12 @@ pub struct FileEvent {
     /// What a request or notice means.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark: Option<Mark>,
+    /// When a request was due, if that was earlier.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<u64>,
+    /// The groups into which the network falls apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Vec<Vec<u32>>>,
     /// The content of the message, request, notice or timer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
@@ -127,6 +145,14 @@ pub enum TraceError {
         "the trace has version {0}, and this program reads up to version {VERSION}; use the program that wrote it or a later one"
     )]
     FutureVersion(u32),
+    /// One of its events is none.
+    #[error("event {number} of the trace makes no sense: {why}")]
+    Senseless {
+        /// Which, counted from 1.
+        number: usize,
+        /// What is wrong with it.
+        why: String,
+    },
 }
 
 impl TraceFile {
@@ -142,8 +168,31 @@ impl TraceFile {
             version: if spec.decisions.is_some() { 2 } else { 1 },
             spec: spec.clone(),
             verdict: None,
+            end: Some(Ending { why: trace.end, at: trace.ended.as_nanos() }),
             events: events.collect(),
         }
+    }
+
+    /// The trace that was written down, to be judged and counted like that of a run: without what
+    /// messages and states said. If the file does not say how the run ended, it ended with the last
+    /// event, and more could have happened.
+    pub fn trace(&self) -> Result<Trace, TraceError> {
+        let setup = &self.spec.setup;
+        let last = self.events.last().map_or(0, |event| event.at);
+        let end = self.end.unwrap_or(Ending { why: End::Decisions, at: last });
+        let mut trace = Trace {
+            nodes: setup.n(),
+            ranks: Ranks::new(&setup.attributes),
+            end: end.why,
+            ended: Time::from_nanos(end.at),
+            ..Trace::default()
+        };
+        for (number, event) in (1..).zip(&self.events) {
+            let record = event.record(&mut trace);
+            let record = record.map_err(|why| TraceError::Senseless { number, why })?;
+            trace.records.push(record);
+        }
+        Ok(trace)
     }
 
     /// Reads a file.
@@ -177,6 +226,9 @@ impl TraceFile {
         );
         if let Some(verdict) = &self.verdict {
             let _ = write!(text, "\"verdict\":{},", json(verdict));
+        }
+        if let Some(end) = &self.end {
+            let _ = write!(text, "\"end\":{},", json(end));
         }
         text.push_str("\"events\":[");
         for (i, event) in self.events.iter().enumerate() {
@@ -225,19 +277,110 @@ fn event(trace: &Trace, i: usize, clock: Vec<u64>) -> FileEvent {
             FileEvent { message: Some(serial), label: label(l), ..peer("lose", to.0) }
         }
         Event::Timer { label: l } => FileEvent { label: label(l), ..named("timer") },
-        Event::Request(mark) => FileEvent { mark: Some(mark), ..named("request") },
+        Event::Request(mark) => {
+            let due = Some(record.due()).filter(|due| *due < record.at).map(Time::as_nanos);
+            FileEvent { mark: Some(mark), due, ..named("request") }
+        }
         Event::Notice(mark) => FileEvent { mark: Some(mark), ..named("notice") },
         Event::Crash => named("crash"),
         Event::Recover => named("recover"),
         Event::RecoverEmpty => named("recover-empty"),
         Event::Pause => named("pause"),
         Event::Resume => named("resume"),
-        Event::Partition => named("partition"),
+        Event::Partition(number) => {
+            FileEvent { groups: Some(groups(trace, number)), ..named("partition") }
+        }
         Event::Heal => named("heal"),
         Event::Suspect(p) => peer("suspect", p.0),
         Event::Restore(p) => peer("restore", p.0),
         Event::Join(p) => peer("join", p.0),
         Event::Leave => named("leave"),
+    }
+}
+
+/// Who is together after a partition, each group by its first member.
+fn groups(trace: &Trace, number: u32) -> Vec<Vec<u32>> {
+    let mut groups: Vec<(u32, Vec<u32>)> = Vec::new();
+    for (node, &group) in (0..).zip(trace.partitions.get(number as usize).into_iter().flatten()) {
+        match groups.iter_mut().find(|(it, _)| *it == group) {
+            Some((_, members)) => members.push(node),
+            None => groups.push((group, vec![node])),
+        }
+    }
+    groups.into_iter().map(|(_, members)| members).collect()
+}
+
+impl FileEvent {
+    /// The record of it, whose names and groups become those of `trace`.
+    fn record(&self, trace: &mut Trace) -> Result<Record, String> {
+        let nodes = trace.nodes;
+        let known = |node: u32| match node < nodes {
+            true => Ok(NodeId(node)),
+            false => Err(format!("p{node} is none of its {nodes} nodes")),
+        };
+        let node = known(self.node)?;
+        let missing = |what: &str| format!("{} says no {what}", self.event);
+        let peer = || known(self.peer.ok_or_else(|| missing("peer"))?);
+        let serial = || self.message.ok_or_else(|| missing("message"));
+        let mark = || self.mark.ok_or_else(|| missing("mark"));
+        let label = |trace: &mut Trace| match &self.label {
+            Some(name) => trace.intern(name),
+            None => Err(missing("label")),
+        };
+        let event = match self.event.as_str() {
+            "send" => Event::Send {
+                to: peer()?,
+                serial: serial()?,
+                owner: match self.owner.ok_or_else(|| missing("owner"))? {
+                    Owner::Node(node) => Owner::Node(known(node.0)?),
+                    owner => owner,
+                },
+                bytes: self.bytes.unwrap_or(0).min(Event::MOST_BYTES),
+                copy: self.copy,
+                label: label(trace)?,
+            },
+            "deliver" => Event::Deliver { from: peer()?, serial: serial()?, label: label(trace)? },
+            "lose" => Event::Lose { to: peer()?, serial: serial()?, label: label(trace)? },
+            "timer" => Event::Timer { label: label(trace)? },
+            "request" => Event::Request(mark()?),
+            "notice" => Event::Notice(mark()?),
+            "crash" => Event::Crash,
+            "recover" => Event::Recover,
+            "recover-empty" => Event::RecoverEmpty,
+            "pause" => Event::Pause,
+            "resume" => Event::Resume,
+            "partition" => {
+                let groups = self.groups.as_ref().ok_or_else(|| missing("groups"))?;
+                let mut of: Vec<u32> =
+                    (0..trace.nodes).map(|node| groups.len() as u32 + node).collect();
+                for (group, members) in (0..).zip(groups) {
+                    for &member in members {
+                        of[known(member)?.index()] = group;
+                    }
+                }
+                trace.partition(of)
+            }
+            "heal" => Event::Heal,
+            "suspect" => Event::Suspect(peer()?),
+            "restore" => Event::Restore(peer()?),
+            "join" => Event::Join(peer()?),
+            "leave" => Event::Leave,
+            other => return Err(format!("there is no event {other:?}")),
+        };
+        if let Event::Notice(
+            Mark::Follows { leader: peer, .. } | Mark::Suspects(peer) | Mark::Trusts(peer),
+        ) = event
+        {
+            known(peer.0)?;
+        }
+        let record = Record::new(Time::from_nanos(self.at), node, self.lamport, event);
+        if record.event() != event {
+            return Err(format!("no {} means that", self.event));
+        }
+        Ok(match (event, self.due) {
+            (Event::Request(Mark::Asked), Some(due)) => record.overdue(Time::from_nanos(due)),
+            _ => record,
+        })
     }
 }
 
@@ -262,7 +405,13 @@ pub enum Replay {
 
 /// Compares a file with a run made anew from its specification.
 pub fn replay(file: &TraceFile, again: &Outcome) -> Replay {
-    let fresh = TraceFile::new(&file.spec, again).events;
+    let mut fresh = TraceFile::new(&file.spec, again).events;
+    if file.end.is_none() {
+        // Earlier programs did not write these down.
+        for event in &mut fresh {
+            (event.due, event.groups) = (None, None);
+        }
+    }
     let same = file.events.iter().zip(&fresh).take_while(|(a, b)| a == b).count();
     if same == file.events.len() && same == fresh.len() {
         return Replay::Identical { events: same };

@@ -1,19 +1,18 @@
 //! Properties, as functions of a trace.
 
 mod limits;
-mod section;
-mod watch;
+mod scene;
+mod survey;
 
 #[cfg(test)]
 mod tests;
 
-use std::time::Duration;
-
-use conclave_protocol::{Info, Property};
+use conclave_protocol::{Family, Info, Property};
 use serde::Serialize;
 
 pub use self::limits::Limits;
-use crate::{End, Outcome, Tracing};
+pub use self::survey::Survey;
+use crate::Trace;
 
 /// What can be said of a property after a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -53,64 +52,26 @@ impl Verdict {
 /// Whether grants follow the requests' timestamps shows only in tokens that are timestamps, which
 /// those of an algorithm that does not promise that order need not be.
 pub fn judgeable(info: &Info) -> Vec<Property> {
-    let family: &[Property] = match info.family() {
-        "mutex" => &[
-            Property::Exclusion,
-            Property::NoDeadlock,
-            Property::NoStarvation,
-            Property::FcfsHappenedBefore,
-            Property::FenceOrder,
-        ],
-        "election" => &[
-            Property::OneLeader,
-            Property::OneLeaderPerEpoch,
-            Property::LeaderKnown,
-            Property::BestLeads,
-        ],
-        "fd" => &[Property::Completeness, Property::Accuracy],
-        _ => &[],
-    };
     // Where several lead on purpose, it makes no sense to ask for one.
     let several = info.elects_several();
-    let family = if several { &[] } else { family };
+    let usual = |property| {
+        let mut promises = Family::of(info).promises.iter();
+        promises.any(|promise| promise.usual && promise.property == property)
+    };
     let breaks = |property| info.mutant.is_some_and(|mutant| mutant.breaks == property);
     let wanted = |property: &Property| {
         let promised = info.holds.contains(property) || breaks(*property);
         let failing = info.fails.iter().any(|(fails, _)| fails == property);
         let stamped = *property != Property::FcfsTimestamp;
-        promised || stamped && !several && (failing || family.contains(property))
+        promised || stamped && !several && (failing || usual(*property))
     };
     Property::ALL.into_iter().filter(wanted).collect()
 }
 
-/// Judges a property of a run.
-///
-/// What is said of the end of things is judged only where the run shows it: a run that came to its
-/// end by itself, or one that was cut off after more than the [patience](Limits::patience) that any
-/// run within the model needs, nothing having been done to the system meanwhile.
-pub fn judge(property: Property, outcome: &Outcome, limits: Limits) -> Verdict {
-    let trace = &outcome.trace;
-    let at_rest = [Property::OneLeader, Property::LeaderKnown, Property::BestLeads];
-    if outcome.tracing < Tracing::Events && !at_rest.contains(&property) {
-        return open("the run was not recorded");
-    }
-    // Decisions that come to an end say nothing about those that could have followed.
-    let followed = outcome.end == End::Decisions;
-    let patience = if followed { Duration::MAX } else { limits.patience };
-    match property {
-        Property::Exclusion => section::exclusion(trace, limits.places),
-        Property::NoDeadlock => section::no_deadlock(outcome, patience),
-        Property::NoStarvation => section::no_starvation(outcome, patience),
-        Property::FcfsHappenedBefore => section::fcfs_happened_before(trace),
-        // The token of an algorithm that promises this is the request's timestamp.
-        Property::FcfsTimestamp | Property::FenceOrder => section::fence_order(trace),
-        Property::OneLeader => watch::one_leader(outcome, patience),
-        Property::OneLeaderPerEpoch => watch::one_leader_per_epoch(trace),
-        Property::LeaderKnown => watch::leader_known(outcome, patience),
-        Property::BestLeads => watch::best_leads(outcome, patience),
-        Property::Completeness => watch::completeness(outcome, patience),
-        Property::Accuracy => watch::accuracy(trace),
-    }
+/// Judges a property of a run, by its trace alone. Who wants to know about several, or what the run
+/// cost, too, makes a [`Survey`].
+pub fn judge(property: Property, trace: &Trace, limits: Limits) -> Verdict {
+    Survey::new(trace, &[property], limits.places).verdict(property, limits.patience)
 }
 
 fn violated(record: usize, why: impl Into<String>) -> Verdict {
@@ -119,9 +80,4 @@ fn violated(record: usize, why: impl Into<String>) -> Verdict {
 
 fn open(why: impl Into<String>) -> Verdict {
     Verdict::Open { why: why.into() }
-}
-
-/// The record that stands for something that did not happen: the last one.
-fn last(outcome: &Outcome) -> usize {
-    outcome.trace.records.len().saturating_sub(1)
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 use conclave_protocol::{Mark, NodeId, Time};
 use serde::Serialize;
 
-use crate::{Event, Outcome, Percentiles, Trace};
+use crate::{Event, Percentiles, Trace};
 
 /// How good a failure detector was in a run: how soon it found crashes, how often it was wrong, and
 /// what it cost.
@@ -62,13 +62,9 @@ pub struct Mistake {
 }
 
 impl Quality {
-    /// Of the run that `outcome` tells of.
-    pub fn of(outcome: &Outcome) -> Self {
-        Self::until(&outcome.trace, outcome.at)
-    }
-
-    /// Of a trace that ends at the moment `end`.
-    pub fn until(trace: &Trace, end: Time) -> Self {
+    /// Of a run, as its trace tells.
+    pub fn of(trace: &Trace) -> Self {
+        let end = trace.ended;
         let mut watch = Watch {
             quality: Self { nodes: trace.nodes, span: end - Time::ZERO, ..Self::default() },
             up: (0..trace.nodes).map(NodeId).collect(),
@@ -303,9 +299,13 @@ mod tests {
     fn quality(nodes: u32, events: &[(u64, u32, Event)]) -> Quality {
         let record =
             |&(at, node, event): &(u64, u32, Event)| Record::new(ms(at), NodeId(node), 0, event);
-        let trace =
-            Trace { nodes, records: events.iter().map(record).collect(), ..Trace::default() };
-        Quality::until(&trace, ms(100))
+        let trace = Trace {
+            nodes,
+            records: events.iter().map(record).collect(),
+            ended: ms(100),
+            ..Trace::default()
+        };
+        Quality::of(&trace)
     }
 
     #[test]

@@ -1,7 +1,8 @@
 use std::time::Duration;
 
 use conclave_protocol::{
-    Channels, Crashes, Decision, Detector, Info, NodeId, Setup, Time, Timing, Topology, Unfit, What,
+    Channels, Crashes, Decision, Detector, Family, Info, NodeId, Setup, Time, Timing, Topology,
+    Unfit, What,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -49,7 +50,7 @@ pub struct RunSpec {
 }
 
 /// How much of a run is recorded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tracing {
     /// Nothing but how many events there were.
@@ -57,6 +58,7 @@ pub enum Tracing {
     /// How many messages of each name were sent, in no memory to speak of.
     Counts,
     /// Every event, in 32 bytes, with Lamport clocks.
+    #[default]
     Events,
     /// Every event, and the size of each message.
     Sizes,
@@ -154,8 +156,7 @@ impl RunSpec {
     /// delays, no faults, nobody asking, until every request is served and things have settled.
     pub fn new(info: &Info, setup: Setup) -> Self {
         let delay = setup.delay;
-        // An election that travels from node to node takes a few rounds of all of them.
-        let rounds = if info.family() == "election" { setup.n().saturating_mul(8) } else { 0 };
+        let rounds = (Family::of(info).settles)(setup.n());
         Self {
             algorithm: info.id.to_owned(),
             delays: Delay::Constant(delay).into(),

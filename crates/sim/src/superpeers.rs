@@ -165,7 +165,10 @@ fn random(topology: &Topology, count: usize) -> Gap {
 
 #[cfg(test)]
 mod tests {
+    use conclave_protocol::{Mark, Time};
+
     use super::*;
+    use crate::{Event, Record, Trace};
 
     #[test]
     fn superpeers_are_counted_and_measured() {
@@ -173,13 +176,14 @@ mod tests {
         // 3 4 5
         // 6 7 8
         let grid = Topology::grid(9);
-        let mut beliefs = Beliefs::default();
-        for (node, by) in [(0, 0), (1, 0), (2, 0), (3, 0), (4, 8), (5, 8), (7, 8), (8, 8)] {
-            beliefs.follow(NodeId(node), 9, NodeId(by), 1);
-        }
-        // Whoever follows somebody that is no superpeer is not served.
-        beliefs.follow(NodeId(6), 9, NodeId(3), 1);
-        let beliefs = beliefs.at_end(vec![true; 9], None);
+        // Whoever follows somebody that is no superpeer, as p6 does, is not served.
+        let follows = [(0, 0), (1, 0), (2, 0), (3, 0), (4, 8), (5, 8), (6, 3), (7, 8), (8, 8)];
+        let record = |(node, by)| {
+            let mark = Mark::Follows { leader: NodeId(by), epoch: 1 };
+            Record::new(Time::ZERO, NodeId(node), 0, Event::Notice(mark))
+        };
+        let records = follows.into_iter().map(record).collect();
+        let beliefs = Trace { nodes: 9, records, ..Trace::default() }.beliefs();
         let found = Superpeers::of(&beliefs, &grid);
         assert_eq!((found.count, found.unserved, found.load_most), (2, 1, 4));
         let space = found.space.as_ref().unwrap();

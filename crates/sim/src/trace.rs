@@ -1,10 +1,10 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use conclave_protocol::{Charge, Mark, NodeId, Time, Topology, VectorClock};
+use conclave_protocol::{Charge, Mark, NodeId, Ranks, Time, Topology, VectorClock};
 use serde::{Deserialize, Serialize};
 
-use crate::Records;
+use crate::{Beliefs, End, Records, Tracing};
 
 /// One event of a run, in 32 bytes.
 ///
@@ -115,8 +115,8 @@ pub enum Event {
     Pause,
     /// The node goes on.
     Resume,
-    /// The network falls apart.
-    Partition,
+    /// The network falls apart, into groups that the trace has under this number.
+    Partition(u32),
     /// The network is whole again.
     Heal,
     /// The failure detector suspects a peer.
@@ -143,7 +143,7 @@ impl Event {
                 | Self::RecoverEmpty
                 | Self::Pause
                 | Self::Resume
-                | Self::Partition
+                | Self::Partition(_)
                 | Self::Heal
                 | Self::Suspect(_)
                 | Self::Restore(_)
@@ -291,7 +291,7 @@ impl Record {
             Event::RecoverEmpty => with(Kind::RecoverEmpty),
             Event::Pause => with(Kind::Pause),
             Event::Resume => with(Kind::Resume),
-            Event::Partition => with(Kind::Partition),
+            Event::Partition(number) => Self { kind: Kind::Partition, low: number, ..blank },
             Event::Heal => with(Kind::Heal),
             Event::Suspect(p) => peer(Kind::Suspect, p),
             Event::Restore(p) => peer(Kind::Restore, p),
@@ -340,7 +340,7 @@ impl Record {
             Kind::RecoverEmpty => Event::RecoverEmpty,
             Kind::Pause => Event::Pause,
             Kind::Resume => Event::Resume,
-            Kind::Partition => Event::Partition,
+            Kind::Partition => Event::Partition(self.low),
             Kind::Heal => Event::Heal,
             Kind::Suspect => Event::Suspect(peer),
             Kind::Restore => Event::Restore(peer),
@@ -361,17 +361,32 @@ impl Record {
     }
 }
 
-/// A run, event by event.
+/// A run, event by event, and how it ended: all that a judge has to know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     /// How many nodes took part.
     pub nodes: u32,
+    /// How good a leader each would be.
+    pub ranks: Ranks,
+    /// How far what happened was recorded.
+    pub tracing: Tracing,
+    /// Why it ended.
+    pub end: End,
+    /// When it ended.
+    pub ended: Time,
     /// What happened, in order.
     pub records: Records,
     /// The names of messages and timers.
     pub labels: Vec<Cow<'static, str>>,
+    /// The groups of each partition: the number of the group that a node is in, by node.
+    pub partitions: Vec<Vec<u32>>,
     /// In traces of mere counts: how many messages of each name were sent, by label.
     pub counts: Vec<u64>,
+    /// In traces of mere counts: of each node the last event that says whether it is up and whom
+    /// it follows; empty as long as there was none.
+    pub latest: Vec<Option<Record>>,
+    /// In traces of mere counts: the last event that says whether the network is whole.
+    pub network: Option<Record>,
     /// In full traces: what each message said, by serial number, as JSON.
     pub messages: Vec<Box<str>>,
     /// In full traces: what each request, notice and timer was, by record, as JSON.
@@ -392,6 +407,16 @@ impl Trace {
         }) as u8
     }
 
+    /// As [`label`](Self::label), of a name that was read.
+    pub(crate) fn intern(&mut self, name: &str) -> Result<u8, String> {
+        let known = self.labels.iter().position(|known| known == name);
+        let place = known.unwrap_or_else(|| {
+            self.labels.push(Cow::Owned(name.to_owned()));
+            self.labels.len() - 1
+        });
+        u8::try_from(place).map_err(|_| "more than 256 names of messages and timers".to_owned())
+    }
+
     /// Counts a message.
     pub(crate) fn count(&mut self, name: &'static str) {
         let label = usize::from(self.label(name));
@@ -399,6 +424,29 @@ impl Trace {
             self.counts.resize(label + 1, 0);
         }
         self.counts[label] += 1;
+    }
+
+    /// Notes the groups of a partition; returns the event that tells of it.
+    pub(crate) fn partition(&mut self, groups: Vec<u32>) -> Event {
+        self.partitions.push(groups);
+        Event::Partition(self.partitions.len() as u32 - 1)
+    }
+
+    /// Remembers an event that is not recorded, if the end of the run is judged by it.
+    pub(crate) fn keep(&mut self, record: Record) {
+        match record.kind {
+            Kind::Crash | Kind::Recover | Kind::RecoverEmpty | Kind::Follows | Kind::Unled => {
+                self.latest.resize(self.nodes as usize, None);
+                self.latest[record.node.index()] = Some(record);
+            }
+            Kind::Partition | Kind::Heal => self.network = Some(record),
+            _ => {}
+        }
+    }
+
+    /// Who is up and takes whom for the leader when the run is over.
+    pub fn beliefs(&self) -> Beliefs {
+        Beliefs::of(self)
     }
 
     /// The name behind a label.
@@ -487,6 +535,7 @@ mod tests {
             Event::Notice(Mark::Suspects(NodeId(2))),
             Event::Notice(Mark::Other),
             Event::Crash,
+            Event::Partition(7),
             Event::Suspect(NodeId(6)),
             Event::Join(NodeId(6)),
         ];

@@ -3,13 +3,11 @@ use std::any::Any;
 use conclave_protocol::{
     Algorithm, Host, Mark, NodeId, Outside, Reliable, Stimulus, Time, TimerKey, Topology, Turn,
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::environment::{Envelope, Environment, Executor, Local, Pending, json, skewed};
 use crate::workload::Agenda;
-use crate::{
-    Action, Beliefs, Class, Event, Faults, Owner, Record, Rng, RunSpec, SpecError, Trace, Tracing,
-};
+use crate::{Action, Class, Event, Faults, Owner, Record, Rng, RunSpec, SpecError, Trace, Tracing};
 
 mod follow;
 #[cfg(test)]
@@ -40,23 +38,16 @@ fn finish(host: Box<dyn Host>, spec: &RunSpec) -> Result<Outcome, SpecError> {
 pub struct Outcome {
     /// What happened, as far as it was recorded.
     pub trace: Trace,
-    /// How far that is.
-    pub tracing: Tracing,
     /// Counts.
     pub stats: Stats,
-    /// Who took whom for the leader in the end.
-    pub beliefs: Beliefs,
-    /// Why it ended.
-    pub end: End,
-    /// When it ended.
-    pub at: Time,
 }
 
 /// Why a run ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum End {
     /// Nothing was left to do.
+    #[default]
     Quiet,
     /// Every request was served, and the time to linger had passed.
     Served,
@@ -175,9 +166,9 @@ impl World {
 
     fn over(self, end: End) -> Outcome {
         let stats = self.stats();
-        let live = self.nodes.iter().map(|node| node.up).collect();
-        let Environment { trace, tracing, beliefs, groups, now, .. } = self.environment;
-        Outcome { trace, tracing, stats, beliefs: beliefs.at_end(live, groups), end, at: now }
+        let Environment { mut trace, now, .. } = self.environment;
+        (trace.end, trace.ended) = (end, now);
+        Outcome { trace, stats }
     }
 
     /// Carries out the next event. Returns why there is none, when there is none.
@@ -327,8 +318,9 @@ impl World {
                         of[member.index()] = group;
                     }
                 }
-                self.environment.groups = Some(of);
-                self.note(NodeId(0), Event::Partition);
+                self.environment.groups = Some(of.clone());
+                let event = self.environment.trace.partition(of);
+                self.note(NodeId(0), event);
             }
             Action::Heal => {
                 self.environment.groups = None;
@@ -358,7 +350,6 @@ impl World {
         node.timers.clear();
         node.ask = None;
         self.host.crash(id);
-        self.environment.beliefs.forget(id);
         let outstanding = u64::from(std::mem::take(&mut node.outstanding));
         let lost = self.agenda.remaining(id).map(|remaining| remaining + outstanding);
         self.environment.open = self.environment.open.zip(lost).map(|(open, lost)| open - lost);
@@ -482,16 +473,11 @@ impl World {
 
     /// Notes what the application has been told, and asks what it will do now.
     fn tell(&mut self, id: NodeId) {
-        let nodes = self.nodes.len();
         let local = &mut self.nodes[id.index()];
         let mut notices = std::mem::take(&mut self.environment.notices);
         for mark in notices.drain(..) {
             match mark {
                 Mark::Entered { .. } => self.environment.stats.entered += 1,
-                Mark::Follows { leader, epoch } => {
-                    self.environment.beliefs.follow(id, nodes, leader, epoch);
-                }
-                Mark::Unled => self.environment.beliefs.forget(id),
                 Mark::Lost if std::mem::take(&mut local.outstanding) => self.environment.close(),
                 _ => {}
             }

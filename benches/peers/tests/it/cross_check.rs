@@ -1,6 +1,6 @@
 //! Our model checker against Stateright: the same states, transitions, depths and verdicts.
 
-use conclave_algorithms::{catalogue, mutex};
+use conclave_algorithms::catalogue;
 use conclave_check::{CheckError, CheckSpec, Progress, Report, Timers, Verdict};
 use conclave_peers::reference::{NO_TIE_BREAK, REFERENCE, Reference};
 use conclave_peers::{Counts, count};

@@ -82,9 +82,9 @@ fn members_agree(spec: &RunSpec, outcome: &Outcome, seed: u64) -> Result<(), Fai
             _ => false,
         };
     }
-    members.retain(|&node| outcome.beliefs.is_live(node));
+    members.retain(|&node| outcome.trace.beliefs().is_live(node));
     let best = Ranks::new(&spec.setup.attributes).best(members.iter().copied());
-    let leader = |node| outcome.beliefs.leader_of(node).map(|(leader, _)| leader);
+    let leader = |node| outcome.trace.beliefs().leader_of(node).map(|(leader, _)| leader);
     match members.iter().find(|&&node| leader(node) != best) {
         None => Ok(()),
         Some(&node) => {

@@ -98,8 +98,10 @@ fn go_round(
     };
     let before = follow(way.to_vec()).trace.records.len();
     let outcome = follow([way, round, round, round].concat());
-    if outcome.end != End::Decisions {
-        return Err(format!("{property}: the loop cannot be followed: {:?}", outcome.end).into());
+    if outcome.trace.end != End::Decisions {
+        return Err(
+            format!("{property}: the loop cannot be followed: {:?}", outcome.trace.end).into()
+        );
     }
     // Who waits when the loop begins, and who enters in it.
     let (mut waiting, mut entered) = (BTreeSet::new(), BTreeSet::new());

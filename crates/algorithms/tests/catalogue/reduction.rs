@@ -13,7 +13,9 @@ const MOST_STATES: u64 = 30_000;
 
 pub(crate) fn trials() -> Vec<Trial> {
     let trials = catalogue::infos().filter(|info| info.family() != "base");
-    trials.map(|info| Trial::test(format!("reduction {}", info.id), move || compare(info))).collect()
+    trials
+        .map(|info| Trial::test(format!("reduction {}", info.id), move || compare(info)))
+        .collect()
 }
 
 fn compare(info: &'static Info) -> Result<(), Failed> {
@@ -124,7 +126,7 @@ fn replay(
     let outcome = conclave_lab::run(&run).ok_or("it is in the catalogue")?;
     let outcome = outcome.map_err(|error| error.to_string())?;
     let limits = JudgeLimits { places: spec.places, ..JudgeLimits::default() };
-    let verdict = judge(property, &outcome, limits);
+    let verdict = judge(property, &outcome.trace, limits);
     if verdict.is_violated() {
         return Ok(());
     }

@@ -328,7 +328,7 @@ fn a_wrong_suspicion_makes_an_immediate_leader_beside_the_live_one() {
     spec.faults = Faults::none().with(at(5), Action::Suspect { node: second, peer: top });
     let outcome = crate::support::simulate(&IMMEDIATE, &spec);
     assert!(verdict(Property::OneLeader, &outcome, 1).is_violated());
-    assert_eq!(outcome.beliefs.leaders().collect::<Vec<_>>(), [second, top]);
+    assert_eq!(outcome.trace.beliefs().leaders().collect::<Vec<_>>(), [second, top]);
     // Once the mistake is seen, the election is repeated.
     spec.faults = spec.faults.with(at(20), Action::Trust { node: second, peer: top });
     assert_promises(&crate::support::simulate(&IMMEDIATE, &spec));
@@ -416,7 +416,7 @@ fn who_comes_back_with_an_old_counter_and_a_low_id_leads_all_the_same() {
         .with(at(40), Action::Recover(NodeId(0)));
     let outcome = simulate(&spec);
     assert_promises(&outcome);
-    assert_eq!(outcome.beliefs.leader_of(NodeId(2)), Some((NodeId(0), 2)));
+    assert_eq!(outcome.trace.beliefs().leader_of(NodeId(2)), Some((NodeId(0), 2)));
 }
 
 /// A refusal of old news must not be taken for silence: found among nodes that come and go.

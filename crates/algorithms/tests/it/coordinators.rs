@@ -49,7 +49,7 @@ fn labels(outcome: &Outcome) -> Vec<String> {
 /// Judges with patience for a thousand units.
 fn holds(outcome: &Outcome, properties: &[Property]) -> Result<(), Verdict> {
     let limits = JudgeLimits { places: 1, patience: T * 1000 };
-    let verdicts = properties.iter().map(|&property| judge(property, outcome, limits));
+    let verdicts = properties.iter().map(|&property| judge(property, &outcome.trace, limits));
     verdicts.filter(|verdict| !verdict.held()).try_for_each(Err)
 }
 

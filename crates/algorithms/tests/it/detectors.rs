@@ -277,7 +277,7 @@ fn in_exponential_delays<P: detector::Algorithm>(entry: &Entry<P>, setup: &Setup
         spec.delays = Delay::Exponential(T).into();
         let crash = at(500) + T * (seed as u32 % 20) / 10;
         spec.faults = spec.faults.with(crash, Action::Crash(NodeId(3)));
-        Quality::of(&simulate(entry, &spec))
+        Quality::of(&simulate(entry, &spec).trace)
     });
     runs.reduce(Quality::and).expect("there are runs")
 }
@@ -309,7 +309,7 @@ fn heartbeats_on_a_ring_find_every_crash() {
         let verdict = verdict(Property::Completeness, &outcome, 1);
         assert!(verdict.held(), "n={n} seed={seed}: {verdict:?}");
         // And nobody else is suspected in the end.
-        let down = |node: u32| spec.faults.is_down(NodeId(node), outcome.at);
+        let down = |node: u32| spec.faults.is_down(NodeId(node), outcome.trace.ended);
         let wrong: Vec<_> =
             suspected_at_end(&outcome).into_iter().filter(|&(_, peer)| !down(peer)).collect();
         assert_eq!(wrong, [], "n={n} seed={seed}");

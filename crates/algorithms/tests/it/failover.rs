@@ -61,7 +61,7 @@ fn assert_all(outcome: &Outcome, what: &str) {
     let promises =
         [Property::Exclusion, Property::FenceOrder, Property::NoDeadlock, Property::NoStarvation];
     for property in promises {
-        let verdict = judge(property, outcome, JudgeLimits { places: 1, patience });
+        let verdict = judge(property, &outcome.trace, JudgeLimits { places: 1, patience });
         assert!(verdict.held(), "{what} {property}: {verdict:?}");
     }
 }

@@ -96,7 +96,8 @@ fn each_further_call_is_a_further_election() {
     // The second and the third call are one election with two callers.
     assert_eq!(outcome.stats.sent, 2 * (3 * 20 + 1 - 4) + (3 * 20 + 2 - 4));
     assert_promises(&outcome, "trees");
-    let epochs: BTreeSet<u64> = outcome.beliefs.followers().map(|(.., epoch)| epoch).collect();
+    let epochs: BTreeSet<u64> =
+        outcome.trace.beliefs().followers().map(|(.., epoch)| epoch).collect();
     assert_eq!(epochs, BTreeSet::from([3]));
 
     let mut spec = call(&wireless_tree::PLAIN, tree, []);
@@ -131,7 +132,7 @@ fn a_crash_leaves_a_tree_without_a_leader() {
     spec.faults = Faults::none().with(at(1), Action::Crash(NodeId(2)));
     let outcome = simulate(&tree_mattern::PLAIN, &spec);
     assert!(verdict(Property::LeaderKnown, &outcome, 1).is_violated());
-    assert_eq!(outcome.beliefs.followers().count(), 0);
+    assert_eq!(outcome.trace.beliefs().followers().count(), 0);
 }
 
 #[test]
@@ -208,7 +209,7 @@ fn the_example_with_ten_nodes_grows_its_tree_and_elects_h() {
     let outcome = simulate(&wireless_tree::PLAIN, &example());
     assert_eq!(counted(&outcome, ["Election", "Ack", "Leader"]), [17, 17, 9]);
     assert_promises(&outcome, "the example");
-    assert!(outcome.beliefs.followers().all(|(_, leader, _)| name(leader) == 'h'));
+    assert!(outcome.trace.beliefs().followers().all(|(_, leader, _)| name(leader) == 'h'));
 
     let (mut parents, mut reports) = (BTreeMap::new(), Vec::new());
     for record in &outcome.trace.records {
@@ -301,12 +302,12 @@ fn a_child_that_dies_is_not_waited_for_and_an_orphan_starts_anew() {
     spec.faults = Faults::none().with(at(0) + T / 2, Action::Crash(NodeId(3)));
     let outcome = simulate(&wireless_tree::PLAIN, &spec);
     assert_promises(&outcome, "a child dies");
-    assert_eq!(outcome.beliefs.leader_of(NodeId(0)), Some((NodeId(2), 1)));
+    assert_eq!(outcome.trace.beliefs().leader_of(NodeId(0)), Some((NodeId(2), 1)));
     // The source dies: its orphans start elections of their own, and the largest is p3's.
     spec.faults = Faults::none().with(at(0) + T / 2, Action::Crash(NodeId(0)));
     let outcome = simulate(&wireless_tree::PLAIN, &spec);
     assert_promises(&outcome, "the source dies");
-    assert_eq!(outcome.beliefs.leader_of(NodeId(1)), Some((NodeId(3), 2)));
+    assert_eq!(outcome.trace.beliefs().leader_of(NodeId(1)), Some((NodeId(3), 2)));
 }
 
 #[test]
@@ -315,7 +316,7 @@ fn a_dead_leader_is_replaced_by_its_neighbours_call() {
     spec.faults = Faults::none().with(at(50), Action::Crash(NodeId(8)));
     let outcome = simulate(&wireless_tree::PLAIN, &spec);
     assert_promises(&outcome, "the leader dies");
-    assert_eq!(outcome.beliefs.leader_of(NodeId(0)), Some((NodeId(7), 2)));
+    assert_eq!(outcome.trace.beliefs().leader_of(NodeId(0)), Some((NodeId(7), 2)));
 }
 
 #[test]
@@ -325,7 +326,7 @@ fn a_crash_that_splits_the_network_makes_two_leaders() {
     spec.workload = calls([(0, 0), (0, 100), (4, 100)]);
     let outcome = simulate(&wireless_tree::PLAIN, &spec);
     assert!(verdict(Property::OneLeader, &outcome, 1).is_violated());
-    assert_eq!(outcome.beliefs.leaders().collect::<Vec<_>>(), [NodeId(1), NodeId(4)]);
+    assert_eq!(outcome.trace.beliefs().leaders().collect::<Vec<_>>(), [NodeId(1), NodeId(4)]);
 }
 
 #[test]
@@ -358,7 +359,8 @@ fn a_hundred_thousand_nodes_elect_on_a_tree_and_on_a_geometric_graph() {
 }
 
 fn assert_all_follow(outcome: &Outcome, n: u32, leader: u32) {
-    let followers = outcome.beliefs.followers();
+    let beliefs = outcome.trace.beliefs();
+    let followers = beliefs.followers();
     let loyal = followers.filter(|&(_, whom, epoch)| whom == NodeId(leader) && epoch == 1);
     assert_eq!(loyal.count(), n as usize);
 }

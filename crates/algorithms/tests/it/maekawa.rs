@@ -46,7 +46,7 @@ fn random<P: mutex::Algorithm>(entry: &Entry<P>, setup: &Setup, seed: u64) -> Ou
 
 /// Judges a property with more patience than any of these runs needs.
 fn verdict(property: Property, outcome: &Outcome, places: u32) -> Verdict {
-    judge(property, outcome, JudgeLimits { places, patience: T * 1_000 })
+    judge(property, &outcome.trace, JudgeLimits { places, patience: T * 1_000 })
 }
 
 /// In how many crowded runs the property is violated.
@@ -79,7 +79,7 @@ fn assert_holds(properties: &[Property], outcome: &Outcome, what: &str) {
 
 /// Nothing is left to happen, and these still wait.
 fn assert_waiting_for_ever(outcome: &Outcome, who: &[u32]) {
-    assert_eq!(outcome.end, End::Quiet);
+    assert_eq!(outcome.trace.end, End::Quiet);
     let costs = costs(outcome);
     let mut waiting: Vec<u32> =
         costs.entries.iter().filter(|e| e.entered.is_none()).map(|e| e.node.0).collect();

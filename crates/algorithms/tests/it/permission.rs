@@ -240,7 +240,7 @@ fn stuck<P: mutex::Algorithm>(entry: &Entry<P>, n: u32, asking: u32, fault: Acti
     let outcome = simulate(entry, &spec);
     let stuck = order(&outcome).is_empty();
     if stuck {
-        assert_eq!(outcome.end, End::Quiet);
+        assert_eq!(outcome.trace.end, End::Quiet);
         assert!(verdict(Property::NoDeadlock, &outcome, 1).is_violated());
     }
     stuck
@@ -269,7 +269,7 @@ fn crash_inside_blocks<P: mutex::Algorithm>(entry: &Entry<P>) {
     let mut spec = planned(entry, complete(3), [(0, 0, 1000), (1, 100, 10), (2, 110, 10)]);
     spec.faults = spec.faults.with(at(50), Action::Crash(NodeId(0)));
     let outcome = simulate(entry, &spec);
-    assert_eq!((order(&outcome), outcome.end), (vec![0], End::Quiet), "{}", entry.info.id);
+    assert_eq!((order(&outcome), outcome.trace.end), (vec![0], End::Quiet), "{}", entry.info.id);
     assert!(verdict(Property::NoStarvation, &outcome, 1).is_violated());
 }
 
@@ -300,7 +300,7 @@ fn the_loss_of_one_message_stops_who_waits_for_it() {
     let mut spec = planned(&lamport::PLAIN, complete(3), [(0, 0, 10), (1, 100, 10), (2, 100, 10)]);
     spec.faults = spec.faults.with(at(0), lose("Rel"));
     let outcome = simulate(&lamport::PLAIN, &spec);
-    assert_eq!((order(&outcome), outcome.end), (vec![0], End::Quiet));
+    assert_eq!((order(&outcome), outcome.trace.end), (vec![0], End::Quiet));
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn a_lost_token_stops_everybody() {
     let mut spec = planned(&token::PLAIN, complete(4), plan);
     spec.faults = spec.faults.with(at(0), lose("Token"));
     let outcome = simulate(&token::PLAIN, &spec);
-    assert_eq!((order(&outcome), outcome.end), (vec![0], End::Quiet));
+    assert_eq!((order(&outcome), outcome.trace.end), (vec![0], End::Quiet));
 }
 
 #[test]
@@ -321,7 +321,7 @@ fn replying_to_one_is_enough_for_two_nodes_and_too_little_for_three() {
     for n in 3..=9 {
         // p1 gets p0's only reply; p2, which gets p1's, lacks p0's.
         let outcome = simulate(&ra::NOTIFY_ONE, &burst(&ra::NOTIFY_ONE, complete(n), 0..n, 5));
-        assert_eq!((order(&outcome), outcome.end), (vec![0, 1], End::Quiet));
+        assert_eq!((order(&outcome), outcome.trace.end), (vec![0, 1], End::Quiet));
         assert!(verdict(Property::NoDeadlock, &outcome, 1).is_violated());
     }
 }

@@ -50,7 +50,7 @@ fn a_node_that_crashes_inside_is_found_by_a_probe() {
     // Without probes nobody notices.
     spec.setup = complete(3).with("probe", 0);
     let outcome = simulate(&queued::PLAIN, &spec);
-    assert_eq!((reports(&outcome), outcome.end), (vec![], End::Quiet));
+    assert_eq!((reports(&outcome), outcome.trace.end), (vec![], End::Quiet));
 }
 
 #[test]
@@ -91,7 +91,8 @@ fn with_a_perfect_detector_crashes_do_no_harm() {
         assert_eq!(spec.beyond(&FD.info), []);
         let outcome = simulate(&FD, &spec);
         for &property in FD.info.holds {
-            let verdict = judge(property, &outcome, JudgeLimits { places: 1, patience: T * 100 });
+            let verdict =
+                judge(property, &outcome.trace, JudgeLimits { places: 1, patience: T * 100 });
             assert!(verdict.held(), "{property} n={n} seed={seed}: {verdict:?}");
         }
     }
@@ -168,7 +169,7 @@ fn an_outsiders_request_waits_until_it_has_joined() {
     let entry = &membership::PLAIN;
     let spec = planned(entry, group(), [(3, 0, 10), (0, 100, 10)]);
     let outcome = simulate(entry, &spec);
-    assert_eq!((order(&outcome), outcome.end), (vec![0], End::Quiet));
+    assert_eq!((order(&outcome), outcome.trace.end), (vec![0], End::Quiet));
     let outcome = simulate(entry, &with_join(spec, 20, 3, 1));
     assert_eq!(order(&outcome), [0, 3]);
     let costs = costs(&outcome);

@@ -34,7 +34,7 @@ fn history(outcome: &Outcome, node: u32) -> Vec<(Time, Option<u32>)> {
 }
 
 fn leader_of(outcome: &Outcome, node: u32) -> Option<u32> {
-    outcome.beliefs.leader_of(NodeId(node)).map(|(leader, _)| leader.0)
+    outcome.trace.beliefs().leader_of(NodeId(node)).map(|(leader, _)| leader.0)
 }
 
 fn assert_held(outcome: &Outcome, properties: &[Property], context: &str) {

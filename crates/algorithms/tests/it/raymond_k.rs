@@ -95,7 +95,7 @@ fn each_silent_node_takes_up_a_unit_and_the_last_unit_stops_everybody() {
         assert_eq!(order(&outcome).len() as u32, n - units + 1, "n={n} units={units}");
         assert!(verdict(Property::Exclusion, &outcome, 1).held(), "one unit is left");
         let outcome = after_crashes(n, units, units);
-        assert_eq!((order(&outcome), outcome.end), (vec![], End::Quiet));
+        assert_eq!((order(&outcome), outcome.trace.end), (vec![], End::Quiet));
         assert!(verdict(Property::NoDeadlock, &outcome, units).is_violated());
     }
     // So does one that crashes inside.

@@ -67,7 +67,7 @@ fn over(outcome: &Outcome) -> Duration {
 
 /// Whom the live nodes follow.
 fn leaders(outcome: &Outcome) -> BTreeSet<u32> {
-    let beliefs = &outcome.beliefs;
+    let beliefs = &outcome.trace.beliefs();
     beliefs.followers().filter(|it| beliefs.is_live(it.0)).map(|(_, leader, _)| leader.0).collect()
 }
 
@@ -198,7 +198,7 @@ mod chang_and_roberts {
     fn without_the_best_node_its_id_is_lost_and_nobody_leads() {
         let spec = crashing(calling(PLAIN, ring(5), &[(4, 0)]), &[(4, 15)]);
         let outcome = simulate(PLAIN, &spec);
-        assert_eq!(outcome.end, End::Quiet, "everybody waits");
+        assert_eq!(outcome.trace.end, End::Quiet, "everybody waits");
         assert!(leaders(&outcome).is_empty());
         assert!(verdict(Property::LeaderKnown, &outcome, 1).is_violated());
         // Nobody can call another, for all take part in this one.
@@ -214,7 +214,7 @@ mod chang_and_roberts {
         spec.linger = None;
         spec.until = at(5_000);
         let outcome = simulate(entry, &spec);
-        assert_eq!(outcome.end, End::TimeLimit, "it never rests");
+        assert_eq!(outcome.trace.end, End::TimeLimit, "it never rests");
         assert!(count(&outcome, "Election") > 4_900, "one hop after the other");
         assert!(verdict(Property::LeaderKnown, &outcome, 1).is_violated());
     }
@@ -225,7 +225,7 @@ mod chang_and_roberts {
         for moment in 0..60 {
             let spec = crashing(calling(entry, complete(2), &[(0, 0), (1, 0)]), &[(1, moment)]);
             let outcome = simulate(entry, &spec);
-            assert_eq!(outcome.end, End::Quiet, "p1 crashes at {moment}");
+            assert_eq!(outcome.trace.end, End::Quiet, "p1 crashes at {moment}");
         }
     }
 
@@ -253,7 +253,7 @@ mod chang_and_roberts {
         let calls = [(0, 0), (1, 0)];
         let bare = &chang_roberts::BARE;
         let outcome = simulate(bare, &calling(bare, setup(), &calls));
-        assert_eq!(outcome.beliefs.leaders().count(), 2);
+        assert_eq!(outcome.trace.beliefs().leaders().count(), 2);
         assert!(verdict(Property::OneLeader, &outcome, 1).is_violated());
         let sound = &chang_roberts::BY_ATTRIBUTE;
         let outcome = simulate(sound, &calling(sound, setup(), &calls));
@@ -475,7 +475,7 @@ mod lists {
             spec.linger = None;
             spec.until = at(5_000);
             let outcome = simulate(entry, &spec);
-            assert_eq!(outcome.end, End::TimeLimit, "it never rests");
+            assert_eq!(outcome.trace.end, End::TimeLimit, "it never rests");
             assert!(count(&outcome, "Election") > 2_000, "one hop after the other");
             assert!(leaders(&outcome).is_empty());
             assert!(verdict(Property::LeaderKnown, &outcome, 1).is_violated());
@@ -510,7 +510,7 @@ mod lists {
         let spec = crashing(calling(PLAIN, complete(5), &[(1, 0)]), &[(1, 51)]);
         let outcome = simulate(PLAIN, &spec);
         assert_promises(&outcome, "the others have heard it");
-        assert_eq!(outcome.end, End::Quiet);
+        assert_eq!(outcome.trace.end, End::Quiet);
         assert_eq!(count(&outcome, "Coordinator"), 6, "past the dead origin to p2, and no further");
     }
 
@@ -582,7 +582,7 @@ mod inquiry {
     fn a_lower_node_that_comes_back_asks_and_causes_no_election() {
         let outcome = back(1, &[(0, 0)]);
         assert_eq!([count(&outcome, "Election"), count(&outcome, "Inquiry")], [5, 5]);
-        assert_eq!(outcome.beliefs.leader_of(NodeId(1)).map(|it| it.0), Some(NodeId(4)));
+        assert_eq!(outcome.trace.beliefs().leader_of(NodeId(1)).map(|it| it.0), Some(NodeId(4)));
         assert_promises(&outcome, "a lower node is back");
     }
 
@@ -602,7 +602,7 @@ mod inquiry {
         spec.faults = spec.faults.with(tenths(505), Action::Recover(NodeId(4)));
         let outcome = simulate(PLAIN, &spec);
         assert_promises(&outcome, "back at once");
-        assert_eq!(outcome.beliefs.leader_of(NodeId(0)).map(|it| it.0), Some(NodeId(4)));
+        assert_eq!(outcome.trace.beliefs().leader_of(NodeId(0)).map(|it| it.0), Some(NodeId(4)));
     }
 
     #[test]

@@ -39,7 +39,8 @@ const PATIENCE: Duration = Duration::from_millis(400);
 #[track_caller]
 fn assert_promises<P: Algorithm>(entry: &Entry<P>, outcome: &Outcome, what: &str) {
     for &property in entry.info.holds {
-        let verdict = judge(property, outcome, JudgeLimits { places: 1, patience: PATIENCE });
+        let verdict =
+            judge(property, &outcome.trace, JudgeLimits { places: 1, patience: PATIENCE });
         assert!(verdict.held(), "{what}: {property}: {verdict:?}");
     }
 }
@@ -199,7 +200,7 @@ fn if_both_tokens_are_lost_nobody_notices() {
     let mut spec = planned(&misra::PLAIN, ring(5), &[(2, 20, 1)]);
     spec.faults = Faults::none().with(at(7), lose("Ping")).with(at(7), lose("Pong"));
     let outcome = simulate(&misra::PLAIN, &spec);
-    assert_eq!(outcome.end, End::Quiet);
+    assert_eq!(outcome.trace.end, End::Quiet);
     assert!(verdict(Property::NoDeadlock, &outcome, 1).is_violated());
 }
 

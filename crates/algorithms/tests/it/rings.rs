@@ -48,7 +48,7 @@ fn sent_while_waiting(outcome: &Outcome, node: u32) -> Vec<u64> {
 
 /// Nothing happens any more although somebody waits.
 fn assert_standstill(outcome: &Outcome) {
-    assert_eq!(outcome.end, End::Quiet);
+    assert_eq!(outcome.trace.end, End::Quiet);
     assert!(verdict(Property::NoDeadlock, outcome, 1).is_violated());
     assert!(verdict(Property::Exclusion, outcome, 1).held());
 }
@@ -104,7 +104,7 @@ fn an_idle_ring_sends_n_messages_per_revolution_and_is_never_quiet() {
         spec.until = at(u64::from(n) * revolutions - 1);
         let outcome = simulate(&token_ring::PLAIN, &spec);
         assert_eq!(outcome.stats.sent, u64::from(n) * revolutions);
-        assert_eq!(outcome.end, End::TimeLimit);
+        assert_eq!(outcome.trace.end, End::TimeLimit);
     }
 }
 
@@ -213,7 +213,7 @@ fn fetching_a_parked_token_takes_n_messages_and_n_hops_wherever_it_is() {
 fn an_idle_parked_token_sends_nothing() {
     let entry = &token_ring_on_demand::PLAIN;
     let outcome = simulate(entry, &burst(entry, ring(6), [], 0));
-    assert_eq!((outcome.stats.sent, outcome.end), (0, End::Quiet));
+    assert_eq!((outcome.stats.sent, outcome.trace.end), (0, End::Quiet));
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn on_demand_the_ring_comes_to_rest_and_keeps_the_order_that_its_own_messages_ma
         let mut spec = random_spec(entry, setup, seed);
         spec.linger = None;
         let outcome = simulate(entry, &spec);
-        assert_eq!(outcome.end, End::Quiet);
+        assert_eq!(outcome.trace.end, End::Quiet);
         assert!(verdict(Property::FcfsHappenedBefore, &outcome, 1).held(), "seed {seed}");
     }
 }

@@ -309,7 +309,7 @@ fn a_crashed_owner_or_a_lost_answer_blocks_the_bakery_by_messages() {
             let outcome = simulate(entry, &spec);
             assert_eq!(order(&outcome), [0; 0]);
             assert!(verdict(Property::NoStarvation, &outcome, 1).is_violated());
-            outcome.end
+            outcome.trace.end
         };
         assert_eq!(stuck(Action::Crash(NodeId(2))), End::Quiet);
         // p0 waits for the answer, and p1 for p0, asking it again and again.

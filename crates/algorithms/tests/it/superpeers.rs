@@ -6,7 +6,7 @@ use conclave_protocol::{NodeId, Property, Setup, Topology};
 use conclave_sim::{Action, Gap, Outcome, RunSpec, Superpeers, shape};
 
 fn served(outcome: &Outcome, topology: &Topology) -> Superpeers {
-    let found = Superpeers::of(&outcome.beliefs, topology);
+    let found = Superpeers::of(&outcome.trace.beliefs(), topology);
     assert_eq!(found.unserved, 0, "everybody is served");
     found
 }
@@ -17,9 +17,14 @@ fn the_owners_of_the_groups_keys_serve_the_example() {
     let topology = Topology::dht(8, ids.to_vec()).unwrap();
     let spec = RunSpec::new(&superpeer_dht::PLAIN.info, Setup::new(topology).with("prefix", 3));
     let outcome = simulate(&superpeer_dht::PLAIN, &spec);
-    let superpeers: Vec<u64> = outcome.beliefs.leaders().map(|it| ids[it.index()]).collect();
+    let superpeers: Vec<u64> =
+        outcome.trace.beliefs().leaders().map(|it| ids[it.index()]).collect();
     assert_eq!(superpeers, [0x05, 0x2A, 0x61, 0x9C, 0xE0]);
-    assert_eq!(outcome.beliefs.leader_of(NodeId(2)).unwrap().0, NodeId(1), "0x3F is 0x2A's");
+    assert_eq!(
+        outcome.trace.beliefs().leader_of(NodeId(2)).unwrap().0,
+        NodeId(1),
+        "0x3F is 0x2A's"
+    );
 }
 
 #[test]
@@ -66,7 +71,7 @@ fn a_key_moves_to_the_next_node_and_back() {
     spec.linger = Some(crate::support::T * 100);
     spec.faults = spec.faults.with(at(100), Action::Crash(NodeId(0)));
     let leader =
-        |spec: &RunSpec| simulate(&superpeer_dht::PLAIN, spec).beliefs.leader_of(NodeId(2));
+        |spec: &RunSpec| simulate(&superpeer_dht::PLAIN, spec).trace.beliefs().leader_of(NodeId(2));
     assert_eq!(leader(&spec).unwrap().0, NodeId(1));
     spec.faults = spec.faults.with(at(200), Action::Recover(NodeId(0)));
     let (superpeer, epoch) = leader(&spec).unwrap();
@@ -83,8 +88,12 @@ fn four_tokens_in_a_corner_end_in_the_four_quadrants() {
         let outcome = simulate(&superpeer_tokens::PLAIN, &spec);
         let found = served(&outcome, &grid);
         assert_eq!(found.count, 4, "no token is lost or copied");
-        let mut quadrants: Vec<(bool, bool)> =
-            outcome.beliefs.leaders().map(|node| (node.0 % 10 >= 5, node.0 / 10 >= 5)).collect();
+        let mut quadrants: Vec<(bool, bool)> = outcome
+            .trace
+            .beliefs()
+            .leaders()
+            .map(|node| (node.0 % 10 >= 5, node.0 / 10 >= 5))
+            .collect();
         quadrants.sort_unstable();
         quadrants.dedup();
         assert_eq!(quadrants.len(), 4, "seed {seed}: {quadrants:?}");
@@ -135,7 +144,8 @@ fn a_token_lost_with_its_holder_is_made_anew() {
     let grid = Topology::grid(100);
     let setup = Setup::new(grid.clone()).with("tokens", 4).with("periods", 500);
     let spec = RunSpec::new(&superpeer_tokens::PLAIN.info, setup);
-    let before: Vec<NodeId> = simulate(&superpeer_tokens::PLAIN, &spec).beliefs.leaders().collect();
+    let before: Vec<NodeId> =
+        simulate(&superpeer_tokens::PLAIN, &spec).trace.beliefs().leaders().collect();
     for holder in before {
         let mut spec = spec.clone();
         spec.faults = spec.faults.with(at(250), Action::Crash(holder));

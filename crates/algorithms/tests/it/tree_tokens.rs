@@ -44,7 +44,7 @@ fn assert_lone<P: mutex::Algorithm>(
 
 /// Asserts that these wait for ever, that nothing is left to happen, and that the others got in.
 fn assert_stuck(outcome: &Outcome, waiting: &[u32]) {
-    assert_eq!(outcome.end, End::Quiet);
+    assert_eq!(outcome.trace.end, End::Quiet);
     let costs = costs(outcome);
     let mut stuck: Vec<u32> =
         costs.entries.iter().filter(|e| e.entered.is_none()).map(|e| e.node.0).collect();
@@ -493,7 +493,7 @@ fn raymonds_tree_survives_restarts_one_at_a_time() {
         for &property in entry.info.holds {
             // Short runs: who waits for a node to come back easily waits for half of one.
             let limits = JudgeLimits { places: 1, patience: T * 200 };
-            let verdict = judge(property, &outcome, limits);
+            let verdict = judge(property, &outcome.trace, limits);
             assert!(verdict.held(), "{property} n={n} seed={seed}: {verdict:?}");
         }
         assert!(outcome.stats.entered > 0, "seed {seed}");

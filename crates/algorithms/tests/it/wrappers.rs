@@ -469,7 +469,7 @@ fn keeps_its_promises_on_a_bad_network<P: mutex::Algorithm>(entry: &Entry<P>) {
         assert!(outcome.stats.lost > 0, "the network was bad");
         assert!(outcome.stats.entered >= u64::from(n) * 3, "seed={seed}");
         for property in promises {
-            let verdict = judge(property, &outcome, JudgeLimits::default());
+            let verdict = judge(property, &outcome.trace, JudgeLimits::default());
             assert!(verdict.held(), "{} n={n} seed={seed} {property}: {verdict:?}", entry.info.id);
         }
     }

@@ -12,7 +12,9 @@ use crate::graph::{Edge, Edges};
 use crate::space::Space;
 use crate::symmetry::Canon;
 use crate::table::Table;
-use crate::worker::{ALONE, Candidate, FAIR, REST, TELLS, TOUCHES, Worker, bit, fingerprint};
+use crate::worker::{
+    ALONE, Candidate, FAIR, REST, TELLS, TOUCHES, Worker, bit, fingerprint, is_due,
+};
 
 /// One thread's part of the search. Each has cache lines of its own: what one writes all the time
 /// must not lie beside what another does.
@@ -320,7 +322,7 @@ impl<'a> Seeker<'a> {
         while broken != 0 {
             let place = broken.trailing_zeros() as usize;
             broken &= broken - 1;
-            self.blame(self.worker.shape.safety[place], number);
+            self.blame(self.worker.shape.safety[place].property, number);
         }
     }
 
@@ -328,9 +330,9 @@ impl<'a> Seeker<'a> {
     fn rest(&mut self, state: &[u32], number: u32, end: bool) {
         self.terminal += u64::from(end);
         for place in 0..self.worker.shape.liveness.len() {
-            let property = self.worker.shape.liveness[place];
-            if self.worker.is_due(property, end) && !self.worker.at_rest(property, state) {
-                self.blame(property, number);
+            let promise = self.worker.shape.liveness[place];
+            if is_due(promise, end) && !self.worker.at_rest(promise, state) {
+                self.blame(promise.property, number);
             }
         }
     }
@@ -347,8 +349,8 @@ impl<'a> Seeker<'a> {
         let (waiting, inside) = self.worker.standing(state);
         let mut label = u64::from(waiting) | u64::from(inside) << 16;
         for place in 0..self.worker.shape.liveness.len() {
-            let property = self.worker.shape.liveness[place];
-            let rest = u64::from(self.worker.at_rest(property, state));
+            let promise = self.worker.shape.liveness[place];
+            let rest = u64::from(self.worker.at_rest(promise, state));
             label |= rest << (32 + place);
         }
         label |= u64::from(self.worker.pending(state)) << PENDING_SHIFT;

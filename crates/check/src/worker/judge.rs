@@ -1,8 +1,34 @@
 //! What is true of a state.
 
-use conclave_protocol::{NodeId, Property};
+use conclave_protocol::{NodeId, Now, Promise, Says, Those};
 
 use super::Worker;
+use super::learn::{GlobalMeta, Opinion};
+use crate::shape::Shape;
+
+/// What properties speak of, in one state.
+pub(crate) struct Scene<'s> {
+    shape: &'s Shape,
+    state: &'s [u32],
+    opinions: &'s [Opinion],
+    global: GlobalMeta,
+    /// The nodes that are up, those that wait for the critical section and those inside, one bit
+    /// each.
+    up: u32,
+    waiting: u32,
+    inside: u32,
+    step: Step,
+}
+
+/// What is known of the step that led to a state: of states alone only that a grant was stale, or
+/// that there are rivals.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Step {
+    /// Who was granted, with which token, and the highest before.
+    pub(crate) grant: (NodeId, u64, u64),
+    /// Who led first in an epoch, who leads now, and the epoch.
+    pub(crate) rivals: (NodeId, NodeId, u64),
+}
 
 impl Worker<'_> {
     /// The nodes that are up, one bit each.
@@ -13,13 +39,8 @@ impl Worker<'_> {
 
     /// The nodes that wait for the critical section and those inside, one bit each.
     pub(crate) fn standing(&mut self, state: &[u32]) -> (u32, u32) {
-        let mut standing = (0, 0);
-        for (node, &local) in state[..self.shape.n].iter().enumerate() {
-            let local = self.local(local);
-            standing.0 |= u32::from(local.waiting) << node;
-            standing.1 |= u32::from(local.inside) << node;
-        }
-        standing
+        let scene = self.scene(state, Step::default());
+        (scene.waiting, scene.inside)
     }
 
     /// How many messages whoever enters next pays for.
@@ -27,83 +48,159 @@ impl Worker<'_> {
         self.global(state[self.shape.global_slot()]).pending
     }
 
+    /// What is so in this state, `step` having led to it.
+    pub(crate) fn scene<'s>(&'s mut self, state: &'s [u32], step: Step) -> Scene<'s> {
+        let (mut up, mut waiting, mut inside) = (0, 0, 0);
+        for (node, &local) in state[..self.shape.n].iter().enumerate() {
+            let local = self.local(local);
+            up |= u32::from(local.up) << node;
+            waiting |= u32::from(local.waiting) << node;
+            inside |= u32::from(local.inside) << node;
+        }
+        let global = self.global(state[self.shape.global_slot()]);
+        let (shape, opinions) = (self.shape, &self.opinions);
+        Scene { shape, state, opinions, global, up, waiting, inside, step }
+    }
+
     /// The properties of states that this one violates, as places in the list of them.
     pub(crate) fn broken(&mut self, state: &[u32]) -> u32 {
         let shape = self.shape;
+        let scene = self.scene(state, Step::default());
         let mut broken = 0;
-        for (place, property) in shape.safety.iter().enumerate() {
-            let is = match property {
-                Property::Exclusion => {
-                    let (_, inside) = self.standing(state);
-                    inside.count_ones() > shape.places
-                }
-                Property::FenceOrder | Property::FcfsTimestamp => {
-                    self.global(state[shape.global_slot()]).unfenced
-                }
-                Property::OneLeaderPerEpoch => self.global(state[shape.global_slot()]).split,
-                Property::FcfsHappenedBefore => self.overtaken(state).is_some(),
-                Property::Accuracy => {
-                    let up = self.up(state);
-                    let wrong = |local: &u32| self.opinions[*local as usize].suspects & up != 0;
-                    state[..shape.n].iter().any(wrong)
-                }
-                _ => false,
-            };
-            broken |= u32::from(is) << place;
+        for (place, promise) in shape.safety.iter().enumerate() {
+            broken |= u32::from(!scene.satisfies(promise)) << place;
         }
         broken
     }
 
-    /// Who waits although its request happened before that of somebody inside.
-    pub(crate) fn overtaken(&mut self, state: &[u32]) -> Option<(NodeId, NodeId)> {
-        let (waiting, inside) = self.standing(state);
-        let nodes = |mask: u32| (0..self.shape.n).filter(move |node| mask >> node & 1 == 1);
-        for second in nodes(inside) {
-            let preceded = self.opinions[state[second] as usize].preceded;
-            for first in nodes(waiting) {
-                if preceded & self.opinions[state[first] as usize].request != 0 {
-                    return Some((NodeId(first as u32), NodeId(second as u32)));
-                }
-            }
+    /// Whether what is said of a system at rest is true of this state.
+    pub(crate) fn at_rest(&mut self, promise: &Promise, state: &[u32]) -> bool {
+        self.scene(state, Step::default()).satisfies(promise)
+    }
+}
+
+/// Whether a property is to be judged where nothing has to happen: whoever waits for the critical
+/// section must not depend on somebody else's asking for it, too, while a leader is known only
+/// after an election was called.
+pub(crate) fn is_due(promise: &Promise, end: bool) -> bool {
+    end || matches!(promise.says, Says::InTheEnd(_))
+}
+
+impl Scene<'_> {
+    /// Whether a property is true of the state; of what must not last, whether it does not hold
+    /// now.
+    pub(crate) fn satisfies(&self, promise: &Promise) -> bool {
+        match promise.says {
+            Says::Always(law) | Says::AtRest(law) => (law.broken)(self).is_none(),
+            Says::InTheEnd(owed) => (owed.to)(self).is_empty(),
         }
+    }
+
+    fn opinion(&self, node: NodeId) -> &Opinion {
+        &self.opinions[self.state[node.index()] as usize]
+    }
+}
+
+impl Now for Scene<'_> {
+    fn nodes(&self) -> u32 {
+        self.shape.n as u32
+    }
+
+    fn places(&self) -> u32 {
+        self.shape.places
+    }
+
+    fn up(&self) -> Those<'_> {
+        Those::Bits(self.up)
+    }
+
+    fn waiting(&self) -> Those<'_> {
+        Those::Bits(self.waiting)
+    }
+
+    fn inside(&self) -> Those<'_> {
+        Those::Bits(self.inside)
+    }
+
+    fn precedes(&self, first: NodeId, second: NodeId) -> bool {
+        self.opinion(second).preceded & self.opinion(first).request != 0
+    }
+
+    fn stale_grant(&self) -> Option<(NodeId, u64, u64)> {
+        self.global.unfenced.then_some(self.step.grant)
+    }
+
+    fn leader_of(&self, node: NodeId) -> Option<NodeId> {
+        self.opinion(node).follows
+    }
+
+    fn rivals(&self) -> Option<(NodeId, NodeId, u64)> {
+        self.global.split.then_some(self.step.rivals)
+    }
+
+    fn best(&self) -> Option<NodeId> {
+        let up = (0..self.nodes()).filter(|node| self.up >> node & 1 == 1);
+        self.shape.ranks.best(up.map(NodeId))
+    }
+
+    fn together(&self, a: NodeId, b: NodeId) -> bool {
+        !self.shape.apart(a.index(), b.index(), self.global.apart)
+    }
+
+    fn suspected_by(&self, node: NodeId) -> Those<'_> {
+        Those::Bits(self.opinion(node).suspects)
+    }
+}
+
+/// What a stored graph knows of a state: who waits and who is inside, sixteen bits each.
+pub(crate) struct Labelled(pub(crate) u64);
+
+impl Now for Labelled {
+    fn nodes(&self) -> u32 {
+        16
+    }
+
+    fn places(&self) -> u32 {
+        u32::MAX
+    }
+
+    fn up(&self) -> Those<'_> {
+        Those::NOBODY
+    }
+
+    fn waiting(&self) -> Those<'_> {
+        Those::Bits(self.0 as u32 & 0xffff)
+    }
+
+    fn inside(&self) -> Those<'_> {
+        Those::Bits((self.0 >> 16) as u32 & 0xffff)
+    }
+
+    fn precedes(&self, _: NodeId, _: NodeId) -> bool {
+        false
+    }
+
+    fn stale_grant(&self) -> Option<(NodeId, u64, u64)> {
         None
     }
 
-    /// Whether a property is to be judged where nothing has to happen: whoever waits for the
-    /// critical section must not depend on somebody else's asking for it, too, while a leader is
-    /// known only after an election was called.
-    pub(crate) fn is_due(&self, property: Property, end: bool) -> bool {
-        end || matches!(property, Property::NoDeadlock | Property::NoStarvation)
+    fn leader_of(&self, _: NodeId) -> Option<NodeId> {
+        None
     }
 
-    /// Whether what is said of a system at rest is true of this state.
-    pub(crate) fn at_rest(&mut self, property: Property, state: &[u32]) -> bool {
-        let up = self.up(state);
-        let n = self.shape.n;
-        let apart = self.global(state[self.shape.global_slot()]).apart;
-        let live: Vec<usize> = (0..n).filter(|node| up >> node & 1 == 1).collect();
-        let opinion = |node: usize| self.opinions[state[node] as usize];
-        match property {
-            Property::NoDeadlock | Property::NoStarvation => self.standing(state).0 == 0,
-            Property::OneLeader => {
-                let leads = |node: &&usize| opinion(**node).follows == Some(NodeId(**node as u32));
-                let leaders: Vec<usize> = live.iter().filter(leads).copied().collect();
-                let together = |a: usize, b: usize| !self.shape.apart(a, b, apart);
-                let pairs = leaders.iter().enumerate();
-                pairs.into_iter().all(|(i, a)| leaders[i + 1..].iter().all(|b| !together(*a, *b)))
-            }
-            Property::LeaderKnown => live
-                .iter()
-                .all(|&node| opinion(node).follows.is_some_and(|leader| up >> leader.0 & 1 == 1)),
-            Property::BestLeads => live.iter().all(|&node| {
-                let best = self.shape.ranks.best(live.iter().map(|node| NodeId(*node as u32)));
-                opinion(node).follows.is_none_or(|leader| Some(leader) == best)
-            }),
-            Property::Completeness => {
-                let down = !up & ((1 << n) - 1);
-                live.iter().all(|&node| opinion(node).suspects & down == down)
-            }
-            _ => true,
-        }
+    fn rivals(&self) -> Option<(NodeId, NodeId, u64)> {
+        None
+    }
+
+    fn best(&self) -> Option<NodeId> {
+        None
+    }
+
+    fn together(&self, _: NodeId, _: NodeId) -> bool {
+        true
+    }
+
+    fn suspected_by(&self, _: NodeId) -> Those<'_> {
+        Those::NOBODY
     }
 }

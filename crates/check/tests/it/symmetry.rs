@@ -117,8 +117,8 @@ fn a_counter_example_is_as_short_and_a_real_run() {
         run.tracing = Tracing::Full;
         run.decisions = Some(violation.decisions.clone());
         let outcome = conclave_sim::run(entry, &run).expect("it runs");
-        assert_eq!(outcome.end, End::Decisions);
-        let verdict = conclave_sim::judge(Property::Exclusion, &outcome, Default::default());
+        assert_eq!(outcome.trace.end, End::Decisions);
+        let verdict = conclave_sim::judge(Property::Exclusion, &outcome.trace, Default::default());
         let conclave_sim::Verdict::Violated { .. } = verdict else { panic!("{verdict:?}") };
     }
 }

@@ -14,7 +14,7 @@ use conclave_lab::compare::{Compared, Request, sheets};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::{Done, Failure, Terminal};
+use crate::{Done, Failure, Terminal, print_json};
 
 /// Compare the algorithms of a family: measured, in theory, and as the lectures have it
 #[derive(Debug, clap::Args)]
@@ -114,8 +114,7 @@ fn print(
         }
     }
     if args.json {
-        serde_json::to_writer_pretty(&mut *out, measured).map_err(std::io::Error::from)?;
-        writeln!(out)?;
+        print_json(measured, out)?;
     } else if args.markdown {
         out.write_all(markdown().as_bytes())?;
     } else {

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use comfy_table::{ColumnConstraint, Table};
+use conclave_lab::ListData;
 use conclave_lab::entries::{Listed, list, mutants};
 
 use crate::report::table;
@@ -66,7 +67,7 @@ pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<
     let only = args.family.as_deref();
     let listed = list(only, args.mutants)?;
     if args.json {
-        print_json(&listed, out)?;
+        print_json(&ListData { entries: &listed }, out)?;
         return Ok(Done::Well);
     }
     let lines: Vec<Line> = listed.iter().map(Line::of).collect();

@@ -124,7 +124,7 @@ pub(crate) fn print(
     for Beyond(text) in &report.beyond {
         writeln!(out, "{} {text}", paint(WARN, "beyond its model:"))?;
     }
-    if report.outcome.tracing < Tracing::Events {
+    if report.outcome.trace.tracing < Tracing::Events {
         let text = format!("not recorded, for more than {RECORDED} nodes; --trace FILE does that");
         writeln!(out, "{}\n", paint(DIM, text))?;
     } else if !args.no_diagram {

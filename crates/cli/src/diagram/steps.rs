@@ -160,7 +160,7 @@ fn of_cause(cause: Event, trace: &Trace) -> Option<Words> {
         | Event::Send { .. }
         | Event::Lose { .. }
         | Event::Notice(_)
-        | Event::Partition
+        | Event::Partition(_)
         | Event::Heal => None,
     }
 }

@@ -22,7 +22,7 @@ use super::attend::Stay;
 use super::foreground::Foreground;
 use super::guard::{GUARD, Order, Report, has_members, own_program};
 use super::nested::Nest;
-use super::{Trouble, boottime, descriptors};
+use super::{Trouble, boottime, descriptors, spawn};
 
 /// A command in a process group of its own, with a guard that has started it.
 ///
@@ -210,12 +210,15 @@ impl Guard {
     ) -> io::Result<Self> {
         let (line, theirs) = UnixStream::pair()?;
         let reports = line.try_clone()?;
-        let process = own_program(GUARD)
+        let mut program = own_program(GUARD);
+        program
             .args([stay.grace, stay.margin()].map(|span| span.as_nanos().to_string()))
             .envs(environment)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .process_group(0)
-            .spawn()?;
+            .process_group(0);
+        let process = spawn::spawn(&mut program)?;
+        // It has its end of the socket; while this process had it, too, the guard's end would go unnoticed.
+        drop(program);
         let input = io::stdin();
         let files: Vec<_> =
             [input.as_fd()].into_iter().chain(tether.as_ref().map(AsFd::as_fd)).collect();

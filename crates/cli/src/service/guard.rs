@@ -38,7 +38,7 @@ use rustix::process::{WaitId, WaitIdOptions, waitid};
 use super::boottime::now;
 use super::nested::dead;
 use super::signals::is_ignored;
-use super::{descriptors, release};
+use super::{descriptors, release, spawn};
 
 /// By which the program knows that it is the guard.
 pub(crate) const GUARD: &str = "__guard";
@@ -359,12 +359,13 @@ impl Guard {
     fn prepare(&mut self, command: &[OsString], input: Option<OwnedFd>) -> io::Result<Pid> {
         let (begin, theirs) = UnixStream::pair()?;
         // By this thread, which lasts as long as the guard: the system kills the command when the thread ends.
-        let process = own_program(BECOME)
+        let mut program = own_program(BECOME);
+        program
             .arg(getpid().to_string())
             .args(command)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
-            .process_group(0)
-            .spawn()?;
+            .process_group(0);
+        let process = spawn::spawn(&mut program)?;
         // The command has them now, and closes them when it likes.
         self.inherited.drain(..).for_each(descriptors::close);
         let process = Pid::from_raw(i32::try_from(process.id()).expect("a process has a number"));

@@ -17,7 +17,7 @@ fn list_shows_every_algorithm_and_mutants_only_on_request() {
         assert_eq!(shown, info.mutant.is_none(), "{}", info.id);
     }
     let listed = json(&["list", "mutex", "--mutants", "--json"]);
-    let listed = listed.as_array().expect("a list");
+    let listed = listed["entries"].as_array().expect("a list");
     let ids = listed.iter().filter(|entry| entry["topic"] != true).count();
     assert_eq!(ids, catalogue::infos().filter(|info| info.family() == "mutex").count());
     for topic in catalogue::TOPICS {

@@ -41,8 +41,8 @@ fn both_enter() -> TraceFile {
     let mut spec = RunSpec::new(info, Setup::new(Topology::complete(2)));
     (spec.tracing, spec.decisions) = (Tracing::Full, Some(decisions));
     let outcome = conclave_lab::run(&spec).expect("it is in the catalogue").expect("it runs");
-    assert_eq!(outcome.end, End::Decisions);
-    let verdict = judge(Property::Exclusion, &outcome, Default::default());
+    assert_eq!(outcome.trace.end, End::Decisions);
+    let verdict = judge(Property::Exclusion, &outcome.trace, Default::default());
     let Verdict::Violated { why, .. } = verdict else { panic!("{verdict:?}") };
     let finding = Finding { property: Property::Exclusion, why, step: 6, loop_from: None };
     TraceFile { verdict: Some(finding), ..TraceFile::new(&spec, &outcome) }

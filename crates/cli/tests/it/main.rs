@@ -3,6 +3,7 @@
 mod check;
 mod cli;
 mod decisions;
+mod json;
 mod operations;
 mod requirements;
 mod service_backup;

@@ -300,6 +300,43 @@ fn to_be_served_before_one_that_waited_already_is_found() {
 }
 
 #[test]
+fn a_wait_that_its_client_gave_up_is_not_taken_for_the_next_request_of_its_session() {
+    let list = |sent, waiters: &[u64]| looked(sent, &[(1, 5)], waiters);
+    let history = |lists: Vec<Event>| {
+        let given_up =
+            Event::Refused { session: 2, request: 1, code: "timed-out".into(), at: 20 * MS };
+        let rest = [
+            opened(1, 4 * S, 1),
+            opened(2, 4 * S, 1),
+            opened(3, 4 * S, 1),
+            asked(1, 1, a(), 2),
+            granted(1, 1, 5, 3),
+            asked(2, 1, a(), 4),
+            given_up,
+            asked(2, 2, a(), 21 * MS),
+            asked(3, 1, a(), 30 * MS),
+            releasing(1, 5, 40 * MS),
+            released(1, 5, 41 * MS),
+            granted(3, 1, 6, 42 * MS),
+            releasing(3, 6, 50 * MS),
+            released(3, 6, 51 * MS),
+            granted(2, 2, 7, 52 * MS),
+        ];
+        let mut all: Vec<Event> = rest.into_iter().chain(lists).collect();
+        all.sort_by_key(Event::at);
+        all
+    };
+    let seen = vec![list(22 * MS, &[2])];
+    assert_eq!(
+        broken(&history(seen)),
+        [],
+        "the server may not have heard that the first was given up"
+    );
+    let seen = vec![list(22 * MS, &[]), list(24 * MS, &[2])];
+    assert_eq!(broken(&history(seen)), [Rule::Fifo], "the first was gone, so it was the second");
+}
+
+#[test]
 fn a_repeated_request_with_two_tokens_is_found_and_so_is_one_refused_for_being_repeated() {
     let history = |second: Event| {
         [

@@ -98,7 +98,8 @@ pub fn measure(info: &'static Info, nodes: u32) -> Election {
         };
         election.calls.push(Call::of(info, &spec, &outcome, callers));
         if several {
-            election.superpeers = Some(Superpeers::of(&outcome.beliefs, &spec.setup.topology));
+            election.superpeers =
+                Some(Superpeers::of(&outcome.trace.beliefs(), &spec.setup.topology));
         }
     }
     if !several {
@@ -181,10 +182,10 @@ fn crash(info: &'static Info, nodes: u32, live: u32, best_is_dead: bool) -> Opti
 
 /// What is wrong when all is over, of what the algorithm is there for.
 fn broken(info: &'static Info, spec: &RunSpec, outcome: &Outcome) -> Option<String> {
-    let limits = JudgeLimits::of(info, spec, outcome);
+    let limits = JudgeLimits::of(info, spec, &outcome.trace);
     let wanted = [Property::LeaderKnown, Property::OneLeader, Property::BestLeads];
     let promised = wanted.into_iter().filter(|property| info.holds.contains(property));
-    promised.into_iter().find_map(|property| match judge(property, outcome, limits) {
+    promised.into_iter().find_map(|property| match judge(property, &outcome.trace, limits) {
         conclave_sim::Verdict::Held => None,
         conclave_sim::Verdict::Violated { why, .. } => Some(format!("{property}: {why}")),
         conclave_sim::Verdict::Open { .. } => Some(format!("{property}: it never comes to rest")),

@@ -246,7 +246,7 @@ fn runs(info: &Info, setup: &Setup, model: &Delay, seeds: u64) -> Result<Runs, S
         let crashing = NodeId(seed as u32 % setup.n());
         spec.faults = spec.faults.with(crash, Action::Crash(crashing));
         let outcome = simulate(&spec).map_err(|failure| failure.to_string())?;
-        let quality = Quality::of(&outcome);
+        let quality = Quality::of(&outcome.trace);
         let (messages, bytes) = sent(&outcome, at(SPAN / 4), at(SPAN / 2));
         all.counted.0 += messages;
         all.counted.1 += bytes;

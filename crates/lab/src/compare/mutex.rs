@@ -229,9 +229,9 @@ impl System {
         let runs = runs.collect::<Result<Vec<_>, String>>()?;
         let stuck = runs.iter().find_map(|(outcome, costs)| {
             let entered = costs.entered().filter_map(|entry| entry.entered);
-            let half = (outcome.at - at(0)) / 2;
+            let half = (outcome.trace.ended - at(0)) / 2;
             let late = entered.filter(|&entered| entered - at(0) > half).count();
-            let early = outcome.at < at(20 * (STAY + 3) * clients.max(4));
+            let early = outcome.trace.ended < at(20 * (STAY + 3) * clients.max(4));
             (late == 0 || early)
                 .then(|| format!("stopped after {} entries", costs.entered().count()))
         });

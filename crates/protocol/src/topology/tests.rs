@@ -123,3 +123,40 @@ fn algorithms_are_told_what_they_need() {
     assert!(Topology::complete(9).suits(Links::Space).is_err());
     assert!(Topology::complete(9).suits(Links::Keys).is_err());
 }
+
+#[test]
+fn links_of_a_digraph_lead_one_way() {
+    let links = [(0, 1), (1, 2), (2, 0), (0, 2)].map(|(a, b)| (NodeId(a), NodeId(b)));
+    let digraph = Topology::digraph(3, &links).unwrap();
+    assert_eq!([0, 1, 2].map(|node| neighbors(&digraph, node)), [vec![1, 2], vec![2], vec![0]]);
+    assert!(digraph.linked(NodeId(0), NodeId(1)) && !digraph.linked(NodeId(1), NodeId(0)));
+    assert_eq!((digraph.links(), digraph.shape(), digraph.is_tree()), (4, "digraph", false));
+    assert!(digraph.suits(Links::Graph).is_err() && digraph.suits(Links::Complete).is_err());
+    assert_eq!(digraph.distances(NodeId(1)), [2, 0, 1]);
+    let apart = Topology::digraph(3, &links[..1]);
+    assert_eq!(apart, Err(TopologyError::Disconnected(NodeId(2))));
+}
+
+#[test]
+fn a_digraph_is_strongly_connected_if_all_reach_all() {
+    let strongly = |links: &[(u32, u32)]| {
+        let links: Vec<_> = links.iter().map(|&(a, b)| (NodeId(a), NodeId(b))).collect();
+        Topology::digraph(3, &links).unwrap().is_strongly_connected()
+    };
+    assert!(strongly(&[(0, 1), (1, 2), (2, 0)]));
+    assert!(!strongly(&[(0, 1), (1, 2), (0, 2)]), "node 0 cannot be reached");
+    assert!(!strongly(&[(1, 0), (2, 1), (2, 0)]), "node 0 reaches none");
+    assert!(!strongly(&[(0, 1), (1, 0), (2, 0)]), "node 2 cannot be reached");
+    assert!(Topology::ring(4).is_strongly_connected() && Topology::line(4).is_strongly_connected());
+}
+
+#[test]
+fn a_digraph_is_read_as_it_was_written_and_checked() {
+    let read = |shape| Topology::try_from(Written { n: 2, shape, points: Vec::new() });
+    let one_way = Topology::digraph(2, &[(NodeId(0), NodeId(1))]).unwrap();
+    assert_eq!(read(one_way.shape.clone()), Ok(one_way));
+    let loose = Shape::Digraph(vec![vec![NodeId(7)], vec![]]);
+    assert_eq!(read(loose), Err(TopologyError::BadLink(NodeId(0), NodeId(7))));
+    let twice = Shape::Digraph(vec![vec![NodeId(1), NodeId(1)], vec![]]);
+    assert_eq!(read(twice), Err(TopologyError::Contradictory));
+}

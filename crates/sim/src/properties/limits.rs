@@ -1,9 +1,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use conclave_protocol::{Info, Mark, NodeId, Time};
+use conclave_protocol::{Family, Info, Mark, NodeId, Tempo, Time};
 
-use crate::{End, Event, Outcome, RunSpec, Trace};
+use super::Survey;
+use crate::{End, Event, Record, RunSpec, Trace};
 
 /// What a judge has to know beside the trace.
 #[derive(Clone, Copy, Debug)]
@@ -24,18 +25,17 @@ impl Default for Limits {
 impl Limits {
     /// As many places as the algorithm's option `units` says, and more patience than any run needs
     /// whose messages, timers and stays inside took as long as those of this one.
-    ///
-    /// A request has at most everybody else's before it, and perhaps all of them once more by
-    /// overtaking; with each, a stay inside and several messages to and from everybody in turn.
-    pub fn of(info: &Info, spec: &RunSpec, outcome: &Outcome) -> Self {
-        let units = info.options.iter().find(|option| option.name == "units");
-        let set = spec.setup.options.get("units").map(String::as_str);
-        let units = set.or_else(|| units.map(|option| option.default));
-        let places = units.and_then(|text| text.parse().ok()).unwrap_or(1);
-        if matches!(outcome.end, End::Quiet | End::Served) {
+    pub fn of(info: &Info, spec: &RunSpec, trace: &Trace) -> Self {
+        Self::surveyed(info, spec, trace, &Survey::new(trace, &[], 1))
+    }
+
+    /// The same, of a run that has been surveyed.
+    pub fn surveyed(info: &Info, spec: &RunSpec, trace: &Trace, survey: &Survey<'_>) -> Self {
+        let places = Self::places(info, spec);
+        if matches!(trace.end, End::Quiet | End::Served) {
             return Self { places, ..Self::default() };
         }
-        let seen = Longest::of(&outcome.trace, outcome.at);
+        let seen = &survey.longest;
         let hop = spec.setup.delay.max(spec.delays.typical()).max(seen.flight);
         let lost = f64::from(spec.faults.loss.min(999_999)) / 1e6;
         let mut hop = hop + spec.setup.processing;
@@ -44,65 +44,66 @@ impl Limits {
             let tries = (1e-9_f64.ln() / lost.ln()).ceil().max(1.0);
             hop = hop.saturating_mul(3).saturating_mul(tries as u32);
         }
-        let n = spec.setup.n();
-        let patience = if info.family() == "mutex" {
-            let service = seen.stay.saturating_add(hop.saturating_mul(n.saturating_mul(8) + 16));
-            service.saturating_mul(n.saturating_mul(2))
-        } else {
-            hop.max(seen.timer).saturating_mul(20)
-        };
-        Self { places, patience }
+        let tempo = Tempo { nodes: spec.setup.n(), hop, stay: seen.stay, timer: seen.timer };
+        Self { places, patience: (Family::of(info).patience)(&tempo) }
+    }
+
+    /// How many may be inside at once.
+    pub fn places(info: &Info, spec: &RunSpec) -> u32 {
+        let units = info.options.iter().find(|option| option.name == "units");
+        let set = spec.setup.options.get("units").map(String::as_str);
+        let units = set.or_else(|| units.map(|option| option.default));
+        units.and_then(|text| text.parse().ok()).unwrap_or(1)
     }
 }
 
 /// The longest that things took in a run, those included that were not over at its end.
 #[derive(Default)]
-struct Longest {
+pub(super) struct Longest {
     /// A message on its way.
     flight: Duration,
     /// Somebody inside.
     stay: Duration,
     /// From one timer of a node to the next.
     timer: Duration,
+    sent: BTreeMap<u32, Time>,
+    entered: BTreeMap<NodeId, Time>,
+    rang: BTreeMap<NodeId, Time>,
 }
 
 impl Longest {
-    fn of(trace: &Trace, end: Time) -> Self {
-        let mut longest = Self::default();
-        let mut sent: BTreeMap<u32, Time> = BTreeMap::new();
-        let mut entered: BTreeMap<NodeId, Time> = BTreeMap::new();
-        let mut timer: BTreeMap<NodeId, Time> = BTreeMap::new();
+    pub(super) fn see(&mut self, record: &Record, event: Event) {
         let since = |start: Option<Time>, now: Time| start.map_or(Duration::ZERO, |it| now - it);
-        for record in &trace.records {
-            let (node, now) = (record.node, record.at);
-            match record.event() {
-                Event::Send { serial, .. } => {
-                    sent.insert(serial, now);
-                }
-                Event::Deliver { serial, .. } => {
-                    longest.flight = longest.flight.max(since(sent.remove(&serial), now));
-                }
-                Event::Lose { serial, .. } => {
-                    sent.remove(&serial);
-                }
-                Event::Timer { .. } => {
-                    longest.timer = longest.timer.max(since(timer.insert(node, now), now));
-                }
-                Event::Notice(Mark::Entered { .. }) => {
-                    entered.insert(node, now);
-                }
-                Event::Request(Mark::Left) | Event::Notice(Mark::Lost) | Event::Crash => {
-                    longest.stay = longest.stay.max(since(entered.remove(&node), now));
-                }
-                _ => {}
+        let (node, now) = (record.node, record.at);
+        match event {
+            Event::Send { serial, .. } => {
+                self.sent.insert(serial, now);
             }
+            Event::Deliver { serial, .. } => {
+                self.flight = self.flight.max(since(self.sent.remove(&serial), now));
+            }
+            Event::Lose { serial, .. } => {
+                self.sent.remove(&serial);
+            }
+            Event::Timer { .. } => {
+                self.timer = self.timer.max(since(self.rang.insert(node, now), now));
+            }
+            Event::Notice(Mark::Entered { .. }) => {
+                self.entered.insert(node, now);
+            }
+            Event::Request(Mark::Left) | Event::Notice(Mark::Lost) | Event::Crash => {
+                self.stay = self.stay.max(since(self.entered.remove(&node), now));
+            }
+            _ => {}
         }
-        for start in sent.into_values() {
-            longest.flight = longest.flight.max(end.max(start) - start);
+    }
+
+    pub(super) fn end(&mut self, end: Time) {
+        for start in std::mem::take(&mut self.sent).into_values() {
+            self.flight = self.flight.max(end.max(start) - start);
         }
-        for start in entered.into_values() {
-            longest.stay = longest.stay.max(end.max(start) - start);
+        for start in std::mem::take(&mut self.entered).into_values() {
+            self.stay = self.stay.max(end.max(start) - start);
         }
-        longest
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use conclave_protocol::{Links, Mark, Model, Mutant, NodeId, Setup, Time, Topology};
 
 use super::*;
-use crate::{Beliefs, End, Event, Owner, Record, RunSpec, Stats, Trace, Tracing};
+use crate::{End, Event, Owner, Record, RunSpec, Trace};
 
 const ASK: Event = Event::Request(Mark::Asked);
 const LEAVE: Event = Event::Request(Mark::Left);
@@ -33,56 +33,32 @@ fn at(t: u32) -> Time {
 }
 
 /// A run of three nodes: `(when, where, what)`.
-fn run(end: End, until: u32, events: &[(u32, u32, Event)]) -> Outcome {
+fn run(end: End, until: u32, events: &[(u32, u32, Event)]) -> Trace {
     let records = events.iter().map(|&(t, node, event)| Record::new(at(t), NodeId(node), 0, event));
-    let trace = Trace { nodes: 3, records: records.collect(), ..Trace::default() };
-    let mut live = vec![true; 3];
-    let mut beliefs = Beliefs::default();
-    for &(_, node, event) in events {
-        match event {
-            Event::Notice(Mark::Follows { leader, epoch }) => {
-                beliefs.follow(NodeId(node), 3, leader, epoch);
-            }
-            Event::Crash => {
-                live[node as usize] = false;
-                beliefs.forget(NodeId(node));
-            }
-            Event::Recover => live[node as usize] = true,
-            _ => {}
-        }
-    }
-    let beliefs = beliefs.at_end(live, None);
-    Outcome {
-        trace,
-        tracing: Tracing::Events,
-        stats: Stats::default(),
-        beliefs,
-        end,
-        at: at(until),
-    }
+    Trace { nodes: 3, records: records.collect(), end, ended: at(until), ..Trace::default() }
 }
 
 /// With patience for ten units.
-fn verdict(property: Property, outcome: &Outcome) -> Verdict {
-    judge(property, outcome, Limits { places: 1, patience: T * 10 })
+fn verdict(property: Property, trace: &Trace) -> Verdict {
+    judge(property, trace, Limits { places: 1, patience: T * 10 })
 }
 
 #[track_caller]
-fn held(property: Property, outcome: &Outcome) {
-    assert_eq!(verdict(property, outcome), Verdict::Held, "{property}");
+fn held(property: Property, trace: &Trace) {
+    assert_eq!(verdict(property, trace), Verdict::Held, "{property}");
 }
 
 #[track_caller]
-fn broken(property: Property, outcome: &Outcome, words: &str) {
-    match verdict(property, outcome) {
+fn broken(property: Property, trace: &Trace, words: &str) {
+    match verdict(property, trace) {
         Verdict::Violated { why, .. } if why.contains(words) => {}
         other => panic!("{property}: {other:?}"),
     }
 }
 
 #[track_caller]
-fn undecided(property: Property, outcome: &Outcome) {
-    let verdict = verdict(property, outcome);
+fn undecided(property: Property, trace: &Trace) {
+    let verdict = verdict(property, trace);
     assert!(matches!(verdict, Verdict::Open { .. }), "{property}: {verdict:?}");
 }
 
@@ -182,11 +158,15 @@ fn an_earlier_request_has_to_be_served_first_or_withdrawn() {
 }
 
 #[test]
-fn requests_beyond_those_compared_leave_the_order_open() {
+fn the_order_of_many_requests_is_judged_to_the_last() {
     let round = |t| [(t, 0, ASK), (t, 0, enter(u64::from(t))), (t, 0, LEAVE)];
-    let events = |rounds| (0..rounds).flat_map(round).collect::<Vec<_>>();
-    held(Property::FcfsHappenedBefore, &run(End::Quiet, 3_000, &events(2_000)));
-    undecided(Property::FcfsHappenedBefore, &run(End::Quiet, 3_000, &events(2_001)));
+    let mut events: Vec<_> = (0..3_000).flat_map(round).collect();
+    held(Property::FcfsHappenedBefore, &run(End::Quiet, 4_000, &events));
+    let overtaken = [(3_001, 0, ASK), (3_001, 0, send(1, 7)), (3_002, 1, deliver(0, 7))];
+    events.extend(overtaken);
+    events.extend([(3_003, 1, ASK), (3_004, 1, enter(4_000))]);
+    let why = "p0's request happened before p1's, and p1 entered first";
+    broken(Property::FcfsHappenedBefore, &run(End::Quiet, 4_000, &events), why);
 }
 
 #[test]
@@ -194,14 +174,18 @@ fn leaders_are_counted_by_group() {
     let both = [(0, 0, follow(0, 1)), (0, 2, follow(2, 2)), (0, 1, follow(2, 2))];
     let mut whole = run(End::Quiet, 9, &both);
     broken(Property::OneLeader, &whole, "p0 and p2 each take themselves for the leader");
-    let mut split = whole.clone();
-    split.beliefs = split.beliefs.at_end(vec![true; 3], Some(vec![0, 1, 1]));
+    let apart = [&both[..], &[(1, 0, Event::Partition(0))]].concat();
+    let mut split = run(End::Quiet, 9, &apart);
+    split.partitions = vec![vec![0, 1, 1]];
     held(Property::OneLeader, &split);
-    split.beliefs = split.beliefs.at_end(vec![true; 3], Some(vec![0, 1, 0]));
+    split.partitions = vec![vec![0, 1, 0]];
     broken(Property::OneLeader, &split, "p0 and p2");
+    let mut healed = run(End::Quiet, 9, &[&apart[..], &[(2, 0, Event::Heal)]].concat());
+    healed.partitions = vec![vec![0, 1, 1]];
+    broken(Property::OneLeader, &healed, "p0 and p2");
     whole.end = End::TimeLimit;
     undecided(Property::OneLeader, &whole);
-    whole.at = at(11);
+    whole.ended = at(11);
     broken(Property::OneLeader, &whole, "p0 and p2");
 }
 

@@ -210,9 +210,55 @@ fn resends_are_nobodys() {
 fn a_partition_leaves_its_groups_behind() {
     let groups = vec![vec![NodeId(1), NodeId(2)]];
     let apart = Faults::none().with(at(1), Action::Partition(groups));
-    let split = simulate(&spec(apart.clone())).beliefs;
+    let split = simulate(&spec(apart.clone())).trace.beliefs();
     let group = |node| split.group(NodeId(node));
     assert!(group(1) == group(2) && group(0) != group(1));
-    let whole = simulate(&spec(apart.with(at(2), Action::Heal))).beliefs;
+    let whole = simulate(&spec(apart.with(at(2), Action::Heal))).trace.beliefs();
     assert_eq!(whole.group(NodeId(0)), whole.group(NodeId(1)));
+}
+
+#[test]
+fn what_was_written_down_is_judged_like_the_run() {
+    let groups = vec![vec![NodeId(1), NodeId(2)]];
+    let faults = Faults::none()
+        .with(at(1), Action::Partition(groups))
+        .with(at(2), Action::Crash(NodeId(2)))
+        .with(at(3), Action::Heal);
+    let mut spec = spec(faults);
+    spec.tracing = Tracing::Full;
+    let run = simulate(&spec).trace;
+    let text = TraceFile::new(&spec, &simulate(&spec)).to_text();
+    let file = TraceFile::parse(&text).unwrap();
+    let read = file.trace().unwrap();
+    assert_eq!((read.records.len(), &read.records), (run.records.len(), &run.records));
+    assert_eq!((read.end, read.ended, &read.labels), (run.end, run.ended, &run.labels));
+    assert_eq!((read.beliefs(), read.nodes), (run.beliefs(), run.nodes));
+    for property in conclave_protocol::Property::ALL {
+        let verdict = |trace| judge(property, trace, JudgeLimits::default());
+        assert_eq!(verdict(&read), verdict(&run), "{property}");
+    }
+    // A file from elsewhere may say anything.
+    let mut broken = file;
+    broken.events[0].node = 9;
+    let broken = broken.trace();
+    assert!(matches!(broken, Err(TraceError::Senseless { .. })), "{broken:?}");
+}
+
+#[test]
+fn mere_counts_know_who_is_up_and_who_is_apart() {
+    let groups = vec![vec![NodeId(1), NodeId(2)]];
+    let faults = Faults::none()
+        .with(at(1), Action::Crash(NodeId(2)))
+        .with(at(2), Action::Crash(NodeId(1)))
+        .with(at(3), Action::RecoverEmpty(NodeId(1)))
+        .with(at(4), Action::Partition(groups));
+    let mut spec = spec(faults);
+    let traced = simulate(&spec).trace.beliefs();
+    for tracing in [Tracing::Off, Tracing::Counts] {
+        spec.tracing = tracing;
+        let counted = simulate(&spec).trace;
+        assert_eq!((counted.records.len(), counted.beliefs()), (0, traced.clone()));
+    }
+    assert!(traced.live().eq([NodeId(0), NodeId(1)]));
+    assert_ne!(traced.group(NodeId(0)), traced.group(NodeId(1)));
 }

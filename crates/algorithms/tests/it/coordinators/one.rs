@@ -155,7 +155,7 @@ fn a_crash_of_the_coordinator_or_of_the_holder_stops_everybody() {
             assert_eq!(outcome.stats.entered, entered);
             assert!(verdict(Property::NoDeadlock, &outcome, 1).is_violated());
             let probes = entry.info.id == centralized::DENY.info.id;
-            assert_eq!(outcome.end, if probes { End::TimeLimit } else { End::Quiet });
+            assert_eq!(outcome.trace.end, if probes { End::TimeLimit } else { End::Quiet });
         }
     }
 }

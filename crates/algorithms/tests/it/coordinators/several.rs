@@ -88,11 +88,11 @@ fn split(backoff: &str, seed: u64) -> Outcome {
 #[test]
 fn two_who_split_the_coordinators_meet_for_ever_if_the_backoff_is_constant() {
     let outcome = split("constant", 0);
-    assert_eq!((outcome.stats.entered, outcome.end), (0, End::TimeLimit));
+    assert_eq!((outcome.stats.entered, outcome.trace.end), (0, End::TimeLimit));
     assert!(verdict(Property::NoDeadlock, &outcome, 1).is_violated());
     for seed in 0..200 {
         let outcome = split("random", seed);
-        assert_eq!((outcome.stats.entered, outcome.end), (2, End::Served), "seed {seed}");
+        assert_eq!((outcome.stats.entered, outcome.trace.end), (2, End::Served), "seed {seed}");
     }
 }
 

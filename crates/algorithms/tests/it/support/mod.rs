@@ -227,8 +227,8 @@ pub(crate) fn costs(outcome: &Outcome) -> Costs {
 /// Judges a property with patience for half the run, or a thousand units if that is more.
 pub(crate) fn verdict(property: Property, outcome: &Outcome, places: u32) -> Verdict {
     // Half the run, but a short run is no sign of starvation.
-    let patience = ((outcome.at - Time::ZERO) / 2).max(T * 1_000);
-    judge(property, outcome, JudgeLimits { places, patience })
+    let patience = ((outcome.trace.ended - Time::ZERO) / 2).max(T * 1_000);
+    judge(property, &outcome.trace, JudgeLimits { places, patience })
 }
 
 /// Whether a property held, with one place inside.

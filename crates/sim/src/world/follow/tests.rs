@@ -279,12 +279,12 @@ fn messages_stay_on_their_links_until_it_is_decided_about_them() {
     // One each T, and what was sent while booting is still on its way.
     let times: Vec<u64> = events(&outcome).into_iter().map(|(at, ..)| at).collect();
     assert_eq!(times, [1, 2, 3, 4]);
-    assert_eq!((outcome.at, outcome.end), (at(4), End::Decisions));
+    assert_eq!((outcome.trace.ended, outcome.trace.end), (at(4), End::Decisions));
     assert_eq!(outcome.stats.sent - outcome.stats.delivered, 3);
     assert_eq!(outcome.stats.pending, 5);
     let first = follow(&[deliver(0, 1, 0)]);
     assert_eq!(diary(&first, 1), ["p0 says Booted"]);
-    assert_eq!(first.end, End::Quiet);
+    assert_eq!(first.trace.end, End::Quiet);
 }
 
 #[test]
@@ -390,7 +390,7 @@ fn who_is_down_or_cut_off_gets_nothing() {
     let recover = Decision::from(What::Recover(p(1)));
     let lost = |outcome: &Outcome| outcome.stats.lost;
     let down = follow(&[crash.clone(), deliver(0, 1, 0)]);
-    assert_eq!((lost(&down), down.end), (1, End::Quiet));
+    assert_eq!((lost(&down), down.trace.end), (1, End::Quiet));
     let back = follow(&[crash, recover, deliver(0, 1, 0)]);
     assert_eq!((lost(&back), diary(&back, 1)), (0, vec!["p0 says Booted".to_owned()]));
     let apart = Decision::from(What::Partition(vec![vec![p(0), p(2)], vec![p(1)]]));
@@ -425,18 +425,18 @@ fn a_node_that_crashes_in_the_middle_of_a_step_has_done_what_came_before() {
     let boot = crash_after(0, What::Recover(p(0)).into());
     assert_eq!(follow(&[crash, boot]).stats.sent, 1);
     let outcome = follow(&[crash_after(3, deliver(0, 1, 0))]);
-    assert_eq!((outcome.stats.delivered, outcome.end), (1, End::Quiet));
+    assert_eq!((outcome.stats.delivered, outcome.trace.end), (1, End::Quiet));
 }
 
 #[test]
 fn a_run_is_over_when_nothing_is_left_and_open_when_the_decisions_are() {
-    let end = |decisions: &[Decision]| follow(&[&[deliver(0, 1, 0)], decisions].concat()).end;
+    let end = |decisions: &[Decision]| follow(&[&[deliver(0, 1, 0)], decisions].concat()).trace.end;
     assert_eq!(end(&[]), End::Quiet);
     assert_eq!(end(&[ask(1, NAP)]), End::Decisions);
     assert_eq!(end(&[ask(1, ENTER)]), End::Decisions);
     assert_eq!(end(&[ask(1, ENTER), ask(1, 0)]), End::Quiet);
     assert_eq!(end(&[ask(1, ENTER), What::Crash(p(1)).into()]), End::Quiet);
-    assert_eq!(follow(&[]).end, End::Decisions);
+    assert_eq!(follow(&[]).trace.end, End::Decisions);
 }
 
 #[test]

@@ -1,0 +1,197 @@
+//! What is so at a moment of a recorded run, folded over its events.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use conclave_protocol::{Mark, NodeId, Now, Those, Time, VectorClock};
+
+use crate::{Event, Record, Trace};
+
+/// What properties speak of.
+pub(super) struct Scene<'a> {
+    trace: &'a Trace,
+    places: u32,
+    up: Vec<bool>,
+    waiting: BTreeMap<NodeId, Time>,
+    inside: BTreeMap<NodeId, Time>,
+    pub(super) paused: BTreeSet<NodeId>,
+    high: Option<u64>,
+    stale: Option<(NodeId, u64, u64)>,
+    order: Option<Order>,
+    follows: Vec<Option<NodeId>>,
+    of_epoch: BTreeMap<u64, NodeId>,
+    rivals: Option<(NodeId, NodeId, u64)>,
+    groups: Option<&'a [u32]>,
+    suspects: BTreeMap<NodeId, BTreeMap<NodeId, Time>>,
+}
+
+/// Which request happened before which.
+struct Order {
+    clocks: Vec<VectorClock>,
+    sent: BTreeMap<u32, VectorClock>,
+    /// The clock of each node's latest request.
+    asked: BTreeMap<NodeId, VectorClock>,
+}
+
+impl<'a> Scene<'a> {
+    /// The beginning of a run; whether the order of requests is watched takes time.
+    pub(super) fn new(trace: &'a Trace, places: u32, ordered: bool) -> Self {
+        let nodes = trace.nodes as usize;
+        let order = || Order {
+            clocks: vec![VectorClock::new(nodes); nodes],
+            sent: BTreeMap::new(),
+            asked: BTreeMap::new(),
+        };
+        Self {
+            trace,
+            places,
+            up: vec![true; nodes],
+            waiting: BTreeMap::new(),
+            inside: BTreeMap::new(),
+            paused: BTreeSet::new(),
+            high: None,
+            stale: None,
+            order: ordered.then(order),
+            follows: vec![None; nodes],
+            of_epoch: BTreeMap::new(),
+            rivals: None,
+            groups: None,
+            suspects: BTreeMap::new(),
+        }
+    }
+
+    /// The next event. Returns whether something has changed that a property speaks of.
+    pub(super) fn see(&mut self, record: &Record, event: Event) -> bool {
+        let (node, at) = (record.node, record.at);
+        if let Some(order) = &mut self.order {
+            order.see(node, event);
+        }
+        match event {
+            Event::Request(Mark::Asked) => {
+                self.waiting.insert(node, at);
+            }
+            Event::Notice(Mark::Entered { token }) => {
+                self.waiting.remove(&node);
+                self.inside.insert(node, at);
+                let high = self.high.filter(|high| token <= *high);
+                self.stale = high.map(|high| (node, token, high));
+                self.high = self.high.max(Some(token));
+            }
+            Event::Request(Mark::Left) => {
+                self.inside.remove(&node);
+            }
+            Event::Notice(Mark::Lost) => {
+                self.inside.remove(&node);
+                self.waiting.remove(&node);
+            }
+            Event::Notice(Mark::Follows { leader, epoch }) => {
+                self.follows[node.index()] = Some(leader);
+                let first = *self.of_epoch.entry(epoch).or_insert(leader);
+                if first != leader {
+                    self.rivals = Some((first, leader, epoch));
+                }
+            }
+            Event::Notice(Mark::Unled) => self.follows[node.index()] = None,
+            Event::Notice(Mark::Suspects(peer)) => {
+                self.suspects.entry(node).or_default().insert(peer, at);
+            }
+            Event::Notice(Mark::Trusts(peer)) => {
+                self.suspects.entry(node).or_default().remove(&peer);
+            }
+            Event::Crash => {
+                self.up[node.index()] = false;
+                self.follows[node.index()] = None;
+                self.inside.remove(&node);
+                self.waiting.remove(&node);
+                self.paused.remove(&node);
+                self.suspects.remove(&node);
+            }
+            Event::Recover | Event::RecoverEmpty => self.up[node.index()] = true,
+            Event::Partition(number) => {
+                self.groups = self.trace.partitions.get(number as usize).map(Vec::as_slice);
+            }
+            Event::Heal => self.groups = None,
+            Event::Pause => {
+                self.paused.insert(node);
+            }
+            Event::Resume => {
+                self.paused.remove(&node);
+            }
+            _ => return false,
+        }
+        true
+    }
+}
+
+impl Order {
+    fn see(&mut self, node: NodeId, event: Event) {
+        let clock = &mut self.clocks[node.index()];
+        match event {
+            Event::Send { serial, .. } => {
+                clock.tick(node);
+                self.sent.insert(serial, clock.clone());
+            }
+            Event::Deliver { serial, .. } => match self.sent.get(&serial) {
+                Some(sender) => clock.receive(sender, node),
+                None => clock.tick(node),
+            },
+            // Not an event of the sender: the network's doing, noted where it began.
+            Event::Lose { .. } => {}
+            _ => clock.tick(node),
+        }
+        if event == Event::Request(Mark::Asked) {
+            self.asked.insert(node, clock.clone());
+        }
+    }
+}
+
+impl Now for Scene<'_> {
+    fn nodes(&self) -> u32 {
+        self.trace.nodes
+    }
+
+    fn places(&self) -> u32 {
+        self.places
+    }
+
+    fn up(&self) -> Those<'_> {
+        Those::Flags(&self.up)
+    }
+
+    fn waiting(&self) -> Those<'_> {
+        Those::Since(&self.waiting)
+    }
+
+    fn inside(&self) -> Those<'_> {
+        Those::Since(&self.inside)
+    }
+
+    fn precedes(&self, first: NodeId, second: NodeId) -> bool {
+        let Some(Order { asked, .. }) = &self.order else { return false };
+        let clocks = asked.get(&first).zip(asked.get(&second));
+        clocks.is_some_and(|(first, second)| first.before(second))
+    }
+
+    fn stale_grant(&self) -> Option<(NodeId, u64, u64)> {
+        self.stale
+    }
+
+    fn leader_of(&self, node: NodeId) -> Option<NodeId> {
+        self.follows[node.index()]
+    }
+
+    fn rivals(&self) -> Option<(NodeId, NodeId, u64)> {
+        self.rivals
+    }
+
+    fn best(&self) -> Option<NodeId> {
+        self.trace.ranks.best(self.up().all())
+    }
+
+    fn together(&self, a: NodeId, b: NodeId) -> bool {
+        self.groups.is_none_or(|groups| groups[a.index()] == groups[b.index()])
+    }
+
+    fn suspected_by(&self, node: NodeId) -> Those<'_> {
+        self.suspects.get(&node).map_or(Those::NOBODY, Those::Since)
+    }
+}
