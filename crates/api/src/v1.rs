@@ -92,7 +92,7 @@ pub mod tell {
     #[derive(Clone, PartialEq, ::prost::Oneof)]
     pub enum What {
         #[prost(message, tag = "3")]
-        Failed(super::Failed),
+        Failed(::prost::alloc::boxed::Box<super::Failed>),
         #[prost(message, tag = "4")]
         Done(super::Done),
         #[prost(message, tag = "10")]
@@ -121,7 +121,7 @@ pub mod tell {
         #[prost(message, tag = "34")]
         Wounded(super::Wounded),
         #[prost(message, tag = "35")]
-        Leader(super::Leader),
+        Leader(::prost::alloc::boxed::Box<super::Leader>),
         #[prost(message, tag = "40")]
         Echo(super::Echo),
     }

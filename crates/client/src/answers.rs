@@ -73,7 +73,7 @@ impl Book {
             }
             (Told::Failed(failed), what) => {
                 let again = Request { waits, ..Request::new(what, None) };
-                return self.failed(session, failed, again, reply);
+                return self.failed(session, *failed, again, reply);
             }
             (_, What::Cancel(v1::Cancel { request })) => {
                 tracked.remove(request);

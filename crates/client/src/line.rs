@@ -214,7 +214,7 @@ impl Book {
             (_, id, Told::Opened(opened)) => self.opened(id, &opened),
             (0, id, Told::Failed(failed)) => {
                 self.not_renewed(id, self.time.now());
-                self.not_opened(id, failed);
+                self.not_opened(id, *failed);
             }
             (_, 0, Told::Ended(ended)) => self.ended(session, ended.cause().into()),
             (_, 0, Told::Lost(lost)) => self.lost(session, &lost),

@@ -50,7 +50,7 @@ impl Desk {
 
     fn fail(&mut self, id: u64, code: &str) {
         let failed = v1::Failed { code: code.to_owned(), ..v1::Failed::default() };
-        self.hear(SESSION, id, Told::Failed(failed));
+        self.hear(SESSION, id, Told::Failed(Box::new(failed)));
     }
 
     fn grant(&mut self, id: u64, token: u64) {

@@ -119,7 +119,7 @@ pub(crate) fn tell(delivery: Delivery) -> v1::Tell {
             v1::Tell { session: session.0, id: 0, what: self::event(event, now) }
         }
         Delivery::Leader { id, leader } => {
-            v1::Tell { session: 0, id, what: Some(Told::Leader(self::leader(&leader))) }
+            v1::Tell { session: 0, id, what: Some(Told::Leader(Box::new(self::leader(&leader)))) }
         }
     }
 }
@@ -128,7 +128,7 @@ pub(crate) fn tell(delivery: Delivery) -> v1::Tell {
 pub(crate) fn told(question: Question, answer: Answer) -> Told {
     match answer {
         Ok(answered) => reply(question, answered),
-        Err(failure) => Told::Failed(failed(failure)),
+        Err(failure) => Told::Failed(Box::new(failed(failure))),
     }
 }
 
