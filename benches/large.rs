@@ -135,7 +135,7 @@ fn superpeers<P: election::Algorithm>(entry: &Entry<P>, setup: Setup) {
 
 fn run<P: election::Algorithm>(entry: &Entry<P>, spec: &mut RunSpec) -> Outcome {
     spec.tracing = Tracing::Counts;
-    let once = || conclave_sim::run::<P, election::Client>(entry, spec).expect("it makes sense");
+    let once = || conclave_sim::run(entry, spec).expect("it makes sense");
     // A short run is no measure.
     let times: u64 = if spec.setup.n() > 1_000 { 1 } else { 1_000 };
     let (begun, busy) = (Instant::now(), processor_time());

@@ -11,7 +11,7 @@ use std::time::Duration;
 use conclave_algorithms::mutex;
 use conclave_algorithms::mutex::ricart_agrawala::{self, RicartAgrawala};
 use conclave_algorithms::mutex::token_ring::{self, TokenRing};
-use conclave_protocol::{Entry, Setup, Topology};
+use conclave_protocol::{Entry, Hosted, Setup, Topology};
 use conclave_sim::{Arrivals, Delay, Rng, RunSpec, Spread, Tracing, Workload, World};
 
 const ROUNDS: usize = 7;
@@ -98,7 +98,8 @@ fn saturated(n: u32, events: u64, tracing: Tracing) -> Run {
         for seed in 0..REPEAT {
             spec.seed = seed;
             let config = (entry.config)(&spec.setup).expect("it runs anywhere");
-            let mut world = World::<RicartAgrawala, mutex::Client>::new(config, &spec);
+            let host = Hosted::<RicartAgrawala, mutex::Client>::new(config, n);
+            let mut world = World::new(Box::new(host), &spec);
             while world.step().is_none() {}
             black_box(world.trace().records.len());
             pending = world.stats().pending;
@@ -144,6 +145,7 @@ fn ring(n: u32) -> f64 {
     let rounds = (1_000_000 / n).max(1);
     (spec.events, spec.tracing) = (u64::from(n) * u64::from(rounds), Tracing::Off);
     let config = (entry.config)(&spec.setup).expect("it runs anywhere");
-    let mut world = World::<TokenRing, mutex::Client>::new(config, &spec);
+    let host = Hosted::<TokenRing, mutex::Client>::new(config, n);
+    let mut world = World::new(Box::new(host), &spec);
     seconds(|| while world.step().is_none() {}) / spec.events as f64
 }

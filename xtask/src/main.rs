@@ -234,7 +234,7 @@ const PURE: [&str; 5] = [
 
 /// What they may depend on: each other, serialization and errors, and what their macros are compiled
 /// with.
-const ALLOWED: [&str; 14] = [
+const ALLOWED: [&str; 16] = [
     "conclave-protocol",
     "conclave-algorithms",
     "conclave-machine",
@@ -245,6 +245,8 @@ const ALLOWED: [&str; 14] = [
     "serde",
     "serde_core",
     "serde_derive",
+    "erased-serde",
+    "typeid",
     "proc-macro2",
     "quote",
     "syn",

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use conclave_protocol::{
-    Channels, Client, Crashes, Ctx, Detector, Info, Links, Model, Never, NodeId, Protocol, Setup,
+    Channels, Client, Crashes, Ctx, Detector, Hosted, Info, Links, Model, Never, NodeId, Protocol, Setup,
     Timing, Topology,
 };
 use conclave_sim::{Delay, RunSpec, Tracing, World};
@@ -125,7 +125,8 @@ fn ours(tracing: Tracing) -> f64 {
     let took = seconds(|| {
         for seed in 0..4 {
             spec.seed = seed;
-            let mut world = World::<PingPong, Nobody>::new((), &spec);
+            let host = Hosted::<PingPong, Nobody>::new((), HOSTS);
+            let mut world = World::new(Box::new(host), &spec);
             while world.step().is_none() {}
             black_box(world.stats());
         }

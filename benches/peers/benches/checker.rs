@@ -12,13 +12,13 @@ mod memory;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use conclave_algorithms::mutex::{self, ricart_agrawala};
+use conclave_algorithms::mutex::ricart_agrawala;
 use conclave_check::{CheckSpec, Limits, Progress, Report, Verdict, check};
 use conclave_peers::arrays::Arrays;
 use conclave_peers::packed::Packed;
 use conclave_peers::reference::{self, REFERENCE};
 use conclave_peers::{Search, actors, explore};
-use conclave_protocol::{Channels, Entry, Property, Protocol, Setup, Topology};
+use conclave_protocol::{Algorithm, Channels, Property, Setup, Topology};
 
 const ROUNDS: usize = 3;
 const STATES: u64 = 1_402_298;
@@ -109,20 +109,19 @@ fn ours(threads: usize) {
 }
 
 /// Four nodes on FIFO links; at most one may be inside.
-fn spec<P: Protocol>(entry: &Entry<P>, requests: u32) -> CheckSpec {
+fn spec(algorithm: &dyn Algorithm, requests: u32) -> CheckSpec {
     CheckSpec {
         requests: requests.into(),
         channels: Channels::Fifo,
         properties: vec![Property::Exclusion],
         reduction: false,
         limits: Limits { memory: MEMORY, ..Limits::default() },
-        ..CheckSpec::new(&entry.info, Setup::new(Topology::complete(4)), 0..4)
+        ..CheckSpec::new(algorithm.info(), Setup::new(Topology::complete(4)), 0..4)
     }
 }
 
-fn run<P: mutex::Algorithm>(entry: &Entry<P>, spec: &CheckSpec) -> Report {
-    let report = check::<P, mutex::Client>(entry, spec, &Progress::default());
-    report.expect("it fits")
+fn run(algorithm: &dyn Algorithm, spec: &CheckSpec) -> Report {
+    check(algorithm, spec, &Progress::default()).expect("it fits")
 }
 
 fn one_thread() {
@@ -228,10 +227,10 @@ fn counter_example() {
 }
 
 /// Finds a run in which two are inside: its steps, and the time it took.
-fn find<P: mutex::Algorithm>(entry: &Entry<P>) -> (usize, Duration) {
-    let spec = CheckSpec { reduction: true, ..spec(entry, 2) };
+fn find(algorithm: &dyn Algorithm) -> (usize, Duration) {
+    let spec = CheckSpec { reduction: true, ..spec(algorithm, 2) };
     let mut steps = 0;
-    let took = elapsed(|| match run(entry, &spec).verdict(Property::Exclusion) {
+    let took = elapsed(|| match run(algorithm, &spec).verdict(Property::Exclusion) {
         Some(Verdict::Violated(violation)) => steps = violation.decisions.len(),
         verdict => panic!("it lets two in: {verdict:?}"),
     });

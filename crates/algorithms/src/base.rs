@@ -4,7 +4,7 @@ pub mod physical_clock;
 
 use std::time::Duration;
 
-use conclave_protocol::{Mark, Marked, Protocol};
+use conclave_protocol::{HeardBy, Mark, Marked, Protocol};
 use serde::{Deserialize, Serialize};
 
 /// What an application asks of its node.
@@ -32,6 +32,10 @@ impl Marked for Request {
     fn mark(&self) -> Mark {
         Mark::Other
     }
+}
+
+impl HeardBy for Notice {
+    type Client = Client;
 }
 
 impl Marked for Notice {

@@ -1,133 +1,107 @@
 //! Every algorithm, by id.
 
-use conclave_protocol::{Client, Entry, Info, Protocol, Reliable};
+use conclave_protocol::{Algorithm, Info};
 
 use crate::{base, detector, election, mutex};
 
-macro_rules! catalogue {
-    ($($client:ty: $($entry:path),+ $(,)?;)*) => {
-        /// Everything that can be run, in the order of the catalogue.
-        pub static ALL: &[&Info] = &[$($(&$entry.info),+),*];
-
-        /// Hands the algorithm called `id` to `visitor`. Returns `None` if there is none.
-        pub fn visit<V: Visitor>(id: &str, visitor: V) -> Option<V::Output> {
-            $($(if id == $entry.info.id {
-                return Some(visitor.visit::<_, $client>(&$entry));
-            })+)*
-            None
-        }
-    };
-}
-
-catalogue! {
+/// Everything that can be run, in the order of the catalogue.
+pub static ALL: &[&dyn Algorithm] = &[
     // Clocks.
-    base::Client:
-        base::physical_clock::PLAIN;
+    &base::physical_clock::PLAIN,
     // Shared memory.
-    mutex::Client:
-        mutex::dijkstra_1965::PLAIN,
-        mutex::bakery::PLAIN,
-        mutex::bakery::NO_CHOOSING,
-        mutex::bakery_message_passing::PLAIN,
-        mutex::bakery_message_passing::COOPERATIVE;
+    &mutex::dijkstra_1965::PLAIN,
+    &mutex::bakery::PLAIN,
+    &mutex::bakery::NO_CHOOSING,
+    &mutex::bakery_message_passing::PLAIN,
+    &mutex::bakery_message_passing::COOPERATIVE,
     // One coordinator or several.
-    mutex::Client:
-        mutex::centralized::PLAIN,
-        mutex::centralized::DENY,
-        mutex::centralized::TOKEN,
-        mutex::centralized::TIMESTAMPED,
-        mutex::centralized_failover::PLAIN,
-        mutex::centralized_failover::NO_LEASE,
-        mutex::centralized_failover::QUORUM,
-        mutex::replicated_coordinator::PLAIN,
-        mutex::replicated_coordinator::PERSISTENT,
-        mutex::lin_sigma::PLAIN;
+    &mutex::centralized::PLAIN,
+    &mutex::centralized::DENY,
+    &mutex::centralized::TOKEN,
+    &mutex::centralized::TIMESTAMPED,
+    &mutex::centralized_failover::PLAIN,
+    &mutex::centralized_failover::NO_LEASE,
+    &mutex::centralized_failover::QUORUM,
+    &mutex::replicated_coordinator::PLAIN,
+    &mutex::replicated_coordinator::PERSISTENT,
+    &mutex::lin_sigma::PLAIN,
     // Permission of all.
-    mutex::Client:
-        mutex::lamport::PLAIN,
-        mutex::lamport::ACK_SUPPRESSION,
-        mutex::ricart_agrawala::PLAIN,
-        mutex::ricart_agrawala::MULTICAST,
-        mutex::ricart_agrawala::BARE_REPLY,
-        mutex::ricart_agrawala::FD,
-        mutex::ricart_agrawala::NOTIFY_ONE,
-        mutex::ricart_agrawala::NO_TIE_BREAK,
-        mutex::ricart_agrawala_queued::PLAIN,
-        mutex::ricart_agrawala_membership::PLAIN,
-        mutex::ricart_agrawala_membership::NO_CS,
-        mutex::physical_clock_order::PLAIN,
-        mutex::physical_clock_order::LITERAL,
-        mutex::roucairol_carvalho::PLAIN,
-        mutex::ricart_agrawala_token::PLAIN;
+    &mutex::lamport::PLAIN,
+    &mutex::lamport::ACK_SUPPRESSION,
+    &mutex::ricart_agrawala::PLAIN,
+    &mutex::ricart_agrawala::MULTICAST,
+    &mutex::ricart_agrawala::BARE_REPLY,
+    &mutex::ricart_agrawala::FD,
+    &mutex::ricart_agrawala::NOTIFY_ONE,
+    &mutex::ricart_agrawala::NO_TIE_BREAK,
+    &mutex::ricart_agrawala_queued::PLAIN,
+    &mutex::ricart_agrawala_membership::PLAIN,
+    &mutex::ricart_agrawala_membership::NO_CS,
+    &mutex::physical_clock_order::PLAIN,
+    &mutex::physical_clock_order::LITERAL,
+    &mutex::roucairol_carvalho::PLAIN,
+    &mutex::ricart_agrawala_token::PLAIN,
     // Quorums.
-    mutex::Client:
-        mutex::majority_permission::FIXED,
-        mutex::majority_permission::ANY,
-        mutex::maekawa::PLAIN,
-        mutex::maekawa::LITERAL_003,
-        mutex::maekawa::TS_QUEUE,
-        mutex::maekawa_sanders::PLAIN,
-        mutex::maekawa_sanders::NUMBERED_VOTES,
-        mutex::maekawa_sanders::ONE_FAIL;
+    &mutex::majority_permission::FIXED,
+    &mutex::majority_permission::ANY,
+    &mutex::maekawa::PLAIN,
+    &mutex::maekawa::LITERAL_003,
+    &mutex::maekawa::TS_QUEUE,
+    &mutex::maekawa_sanders::PLAIN,
+    &mutex::maekawa_sanders::NUMBERED_VOTES,
+    &mutex::maekawa_sanders::ONE_FAIL,
     // Several units.
-    mutex::Client:
-        mutex::raymond_k::PLAIN,
-        mutex::raymond_k::NAIVE;
+    &mutex::raymond_k::PLAIN,
+    &mutex::raymond_k::NAIVE,
     // Tokens on a ring.
-    mutex::Client:
-        mutex::token_ring::PLAIN,
-        mutex::token_ring::BIDIRECTIONAL,
-        mutex::token_ring_on_demand::PLAIN,
-        mutex::token_ring_handler::HANDLER,
-        mutex::token_ring_handler::POLLED,
-        mutex::token_ring_loss_probe::PLAIN,
-        mutex::token_ring_misra::PLAIN,
-        mutex::token_ring_ft::PLAIN,
-        mutex::dijkstra_self_stabilizing_ring::PLAIN,
-        mutex::dijkstra_self_stabilizing_ring::SETTLED;
+    &mutex::token_ring::PLAIN,
+    &mutex::token_ring::BIDIRECTIONAL,
+    &mutex::token_ring_on_demand::PLAIN,
+    &mutex::token_ring_handler::HANDLER,
+    &mutex::token_ring_handler::POLLED,
+    &mutex::token_ring_loss_probe::PLAIN,
+    &mutex::token_ring_misra::PLAIN,
+    &mutex::token_ring_ft::PLAIN,
+    &mutex::dijkstra_self_stabilizing_ring::PLAIN,
+    &mutex::dijkstra_self_stabilizing_ring::SETTLED,
     // Tokens by broadcast and on trees.
-    mutex::Client:
-        mutex::suzuki_kasami::PLAIN,
-        mutex::raymond_tree::PLAIN,
-        mutex::raymond_tree::RESTART,
-        mutex::raymond_tree::GREEDY,
-        mutex::tree_token_fair::PLAIN,
-        mutex::naimi_trehel::PLAIN;
+    &mutex::suzuki_kasami::PLAIN,
+    &mutex::raymond_tree::PLAIN,
+    &mutex::raymond_tree::RESTART,
+    &mutex::raymond_tree::GREEDY,
+    &mutex::tree_token_fair::PLAIN,
+    &mutex::naimi_trehel::PLAIN,
     // Election.
-    election::Client:
-        election::bully::PLAIN,
-        election::bully::IMMEDIATE,
-        election::bully::RECOVERY,
-        election::quorum_epoch::PLAIN,
-        election::wireless_tree::PLAIN,
-        election::tree_mattern::PLAIN;
+    &election::bully::PLAIN,
+    &election::bully::IMMEDIATE,
+    &election::bully::RECOVERY,
+    &election::quorum_epoch::PLAIN,
+    &election::wireless_tree::PLAIN,
+    &election::tree_mattern::PLAIN,
     // Election on a ring.
-    election::Client:
-        election::le_lann::PLAIN,
-        election::chang_roberts::PLAIN,
-        election::chang_roberts::REPAIRED,
-        election::chang_roberts::BY_ATTRIBUTE,
-        election::chang_roberts::BARE,
-        election::frederickson_lynch::PLAIN,
-        election::ring_list::PLAIN,
-        election::ring_list::INITIATOR,
-        election::ring_inquiry::PLAIN,
-        election::ring_modified::PLAIN,
-        election::ring_watchdog::PLAIN,
-        election::ring_reconfiguration::PLAIN;
+    &election::le_lann::PLAIN,
+    &election::chang_roberts::PLAIN,
+    &election::chang_roberts::REPAIRED,
+    &election::chang_roberts::BY_ATTRIBUTE,
+    &election::chang_roberts::BARE,
+    &election::frederickson_lynch::PLAIN,
+    &election::ring_list::PLAIN,
+    &election::ring_list::INITIATOR,
+    &election::ring_inquiry::PLAIN,
+    &election::ring_modified::PLAIN,
+    &election::ring_watchdog::PLAIN,
+    &election::ring_reconfiguration::PLAIN,
     // Superpeers.
-    election::Client:
-        election::superpeer_dht::PLAIN,
-        election::superpeer_tokens::PLAIN;
+    &election::superpeer_dht::PLAIN,
+    &election::superpeer_tokens::PLAIN,
     // Failure detection.
-    detector::Client:
-        detector::timeout_sync::PLAIN,
-        detector::heartbeat::PLAIN,
-        detector::heartbeat_ring::PLAIN,
-        detector::phi_accrual::PLAIN,
-        detector::busy_or_dead::PLAIN,
-        detector::busy_or_dead::SILENT;
-}
+    &detector::timeout_sync::PLAIN,
+    &detector::heartbeat::PLAIN,
+    &detector::heartbeat_ring::PLAIN,
+    &detector::phi_accrual::PLAIN,
+    &detector::busy_or_dead::PLAIN,
+    &detector::busy_or_dead::SILENT,
+];
 
 /// Something that is explained but not run: a notion that the algorithms build on.
 #[derive(Clone, Copy, Debug)]
@@ -200,50 +174,35 @@ pub static TOPICS: &[Topic] = &[
     },
 ];
 
-/// Something to do with an algorithm, whichever it turns out to be.
-pub trait Visitor {
-    /// What comes of it.
-    type Output;
-
-    /// Does it, with an algorithm `P` and the applications `C` of its family.
-    fn visit<P, C>(self, entry: &'static Entry<P>) -> Self::Output
-    where
-        P: Protocol,
-        C: Client<P> + Client<Reliable<P>>;
-}
-
 /// The topic called `id`.
 pub fn topic(id: &str) -> Option<&'static Topic> {
     TOPICS.iter().find(|topic| topic.id == id)
 }
 
+/// The algorithm called `id`.
+pub fn algorithm(id: &str) -> Option<&'static dyn Algorithm> {
+    ALL.iter().copied().find(|algorithm| algorithm.info().id == id)
+}
+
 /// What is said about the algorithm called `id`.
 pub fn find(id: &str) -> Option<&'static Info> {
-    ALL.iter().copied().find(|info| info.id == id)
+    algorithm(id).map(|algorithm| algorithm.info())
+}
+
+/// What is said about each algorithm, in the order of the catalogue.
+pub fn infos() -> impl Iterator<Item = &'static Info> {
+    ALL.iter().map(|algorithm| algorithm.info())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    struct Title;
-
-    impl Visitor for Title {
-        type Output = &'static str;
-
-        fn visit<P, C>(self, entry: &'static Entry<P>) -> &'static str
-        where
-            P: Protocol,
-            C: Client<P> + Client<Reliable<P>>,
-        {
-            entry.info.title
-        }
-    }
-
     #[test]
     fn every_algorithm_is_found_under_its_id_and_explains_itself() {
-        for info in ALL {
-            assert_eq!(visit(info.id, Title), Some(info.title), "two entries have one id");
+        for info in infos() {
+            let found = find(info.id).map(|found| found.title);
+            assert_eq!(found, Some(info.title), "two entries have one id");
             let explanation = info.explanation();
             assert!(explanation.contains("# Rules\n"), "{} has no rules", info.id);
             if info.family() != "base" {
@@ -255,12 +214,12 @@ mod tests {
                 info.id
             );
         }
-        assert_eq!(visit("mutex/no-such", Title), None);
+        assert!(find("mutex/no-such").is_none());
     }
 
     #[test]
     fn nothing_is_both_promised_and_disclaimed() {
-        for info in ALL {
+        for info in infos() {
             let disclaimed = |property| info.fails.iter().any(|&(fails, _)| fails == property);
             for &property in info.holds {
                 assert!(!disclaimed(property), "{} promises and disclaims {property}", info.id);

@@ -13,7 +13,7 @@ pub mod with;
 
 use std::time::Duration;
 
-use conclave_protocol::{Mark, Marked, Never, NodeId, NodeSet, Protocol, Setup, Unfit};
+use conclave_protocol::{HeardBy, Mark, Marked, Never, NodeId, NodeSet, Protocol, Setup, Unfit};
 use serde::{Deserialize, Serialize};
 
 /// What a node tells its application.
@@ -23,6 +23,10 @@ pub enum Notice {
     Suspects(NodeId),
     /// This peer is no longer taken for dead.
     Trusts(NodeId),
+}
+
+impl HeardBy for Notice {
+    type Client = Client;
 }
 
 impl Marked for Notice {

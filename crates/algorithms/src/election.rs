@@ -16,7 +16,7 @@ pub mod superpeer_tokens;
 pub mod tree_mattern;
 pub mod wireless_tree;
 
-use conclave_protocol::{Mark, Marked, NodeId, Property, Protocol, Setup, Stamp};
+use conclave_protocol::{HeardBy, Mark, Marked, NodeId, Property, Protocol, Setup, Stamp};
 use serde::{Deserialize, Serialize};
 
 /// What an application asks of its node.
@@ -46,6 +46,10 @@ impl Marked for Request {
             Self::Campaign => Mark::Called,
         }
     }
+}
+
+impl HeardBy for Notice {
+    type Client = Client;
 }
 
 impl Marked for Notice {

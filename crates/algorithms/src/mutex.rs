@@ -31,7 +31,7 @@ pub mod token_ring_misra;
 pub mod token_ring_on_demand;
 pub mod tree_token_fair;
 
-use conclave_protocol::{Mark, Marked, NodeId, Opt, Protocol, Setup, Unfit};
+use conclave_protocol::{HeardBy, Mark, Marked, NodeId, Opt, Protocol, Setup, Unfit};
 use serde::{Deserialize, Serialize};
 
 pub use self::centralized_failover::Coordinator;
@@ -68,6 +68,10 @@ impl Marked for Request {
             Self::Release => Mark::Left,
         }
     }
+}
+
+impl HeardBy for Notice {
+    type Client = Client;
 }
 
 impl Marked for Notice {

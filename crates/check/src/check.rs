@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Mutex};
 
-use conclave_protocol::{Client, Entry, Promise, Property, Protocol};
+use conclave_protocol::{Algorithm, Promise, Property};
 
 use crate::count;
 use crate::graph::Graph;
 use crate::liveness::Liveness;
 use crate::local::{Rules, Watch};
-use crate::nodes::{Known, Word};
+use crate::nodes::{Nodes, Word};
 use crate::report::{Coverage, Judgement, Report, Verdict, Violation};
 use crate::search::{Plan, Progress, search};
 use crate::space::{Global, Space};
@@ -19,18 +19,19 @@ use crate::worker::Worker;
 use crate::{CheckError, CheckSpec, Requests};
 
 /// The space of a check, and the state in which all nodes have booted.
-pub(crate) fn begin<P: Protocol, C: Client<P>>(
-    entry: &Entry<P>,
+pub(crate) fn begin(
+    algorithm: &dyn Algorithm,
     spec: &CheckSpec,
     watch: Watch,
 ) -> Result<(Space, Start), CheckError> {
-    let config = (entry.config)(&spec.setup)?;
+    let mut numbered = algorithm.numbered(&spec.setup)?;
+    let client = numbered.client();
     let topology = spec.setup.topology.clone();
     let (timers, requests) = (spec.timers, spec.requests);
     let shape = Shape::new(spec, watch);
     let mid_step = spec.budgets.mid_step;
-    let rules = Rules { topology: topology.clone(), config, timers, requests, mid_step, watch };
-    let mut space = Space::new(Box::new(Known::<P, C>::new(rules)), watch, spec);
+    let rules = Rules { topology: topology.clone(), client, timers, requests, mid_step, watch };
+    let mut space = Space::new(Nodes::new(numbered, rules), watch, spec);
     let (mut start, mut sent) = (vec![0; shape.slots()], Vec::new());
     for node in topology.nodes() {
         let asks = if spec.clients.contains(&node.0) { requests } else { Requests::AtMost(0) };
@@ -65,8 +66,8 @@ pub(crate) fn begin<P: Protocol, C: Client<P>>(
 
 /// Checks an algorithm: explores every run within the budgets, and says of each property that it
 /// holds, or shows a run that violates it.
-pub fn check<P: Protocol, C: Client<P>>(
-    entry: &Entry<P>,
+pub fn check(
+    algorithm: &dyn Algorithm,
     spec: &CheckSpec,
     progress: &Progress,
 ) -> Result<Report, CheckError> {
@@ -75,7 +76,7 @@ pub fn check<P: Protocol, C: Client<P>>(
     let mut group = if spec.symmetry { Some(Arc::new(Group::of(spec)?)) } else { None };
     let mut first_why = None;
     loop {
-        let (space, start) = begin::<P, C>(entry, spec, watch)?;
+        let (space, start) = begin(algorithm, spec, watch)?;
         match attempt(space, &start, spec, watch, group.as_ref(), progress)? {
             Attempt::Done(report) => return Ok(report),
             // A rule looks at the clock: then the time is part of every state.
@@ -208,25 +209,21 @@ fn vacuous(space: &Space, property: Property) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
-    use conclave_algorithms::mutex::{Client, raymond_tree, ricart_agrawala};
+    use conclave_algorithms::mutex::{raymond_tree, ricart_agrawala};
     use conclave_protocol::{Channels, Setup, Topology};
 
     use super::*;
     use crate::worker::fingerprint;
 
     /// Retraces the path to every state that a reduced search has visited.
-    fn retrace_all<P: Protocol, C: conclave_protocol::Client<P>>(
-        entry: &Entry<P>,
-        topology: Topology,
-        channels: Channels,
-    ) {
+    fn retrace_all(entry: &dyn Algorithm, topology: Topology, channels: Channels) {
         let nodes = topology.len();
-        let mut spec = CheckSpec::new(&entry.info, Setup::new(topology), 0..nodes);
+        let mut spec = CheckSpec::new(entry.info(), Setup::new(topology), 0..nodes);
         spec.properties = vec![Property::Exclusion];
         (spec.channels, spec.requests) = (channels, Requests::AtMost(2));
         let watch = Watch::of(&spec);
         let shape = Shape::new(&spec, watch);
-        let (space, start) = begin::<P, C>(entry, &spec, watch).expect("it can be checked");
+        let (space, start) = begin(entry, &spec, watch).expect("it can be checked");
         let space = Mutex::new(space);
         let plan = Plan {
             shape: &shape,
@@ -250,8 +247,8 @@ mod tests {
     #[test]
     fn every_path_of_a_reduced_search_can_be_taken_again() {
         let complete = Topology::complete(3);
-        retrace_all::<_, Client>(&ricart_agrawala::PLAIN, complete.clone(), Channels::Fifo);
-        retrace_all::<_, Client>(&ricart_agrawala::PLAIN, complete, Channels::Reliable);
-        retrace_all::<_, Client>(&raymond_tree::PLAIN, Topology::line(4), Channels::Fifo);
+        retrace_all(&ricart_agrawala::PLAIN, complete.clone(), Channels::Fifo);
+        retrace_all(&ricart_agrawala::PLAIN, complete, Channels::Reliable);
+        retrace_all(&raymond_tree::PLAIN, Topology::line(4), Channels::Fifo);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 
-use conclave_protocol::{Client, Entry, Property, Protocol};
+use conclave_protocol::{Algorithm, Property};
 
 use crate::check::begin;
 use crate::local::Watch;
@@ -19,8 +19,8 @@ const STEPS: u64 = 5_000_000;
 
 /// Walks at random through the states until one violates a property, and returns the walk. To find
 /// nothing means nothing; what is found is real, and seldom the shortest.
-pub fn hunt<P: Protocol, C: Client<P>>(
-    entry: &Entry<P>,
+pub fn hunt(
+    algorithm: &dyn Algorithm,
     spec: &CheckSpec,
     seed: u64,
     progress: &Progress,
@@ -30,7 +30,7 @@ pub fn hunt<P: Protocol, C: Client<P>>(
     loop {
         let mut shape = Shape::new(spec, watch);
         shape.compare = false;
-        let (space, start) = begin::<P, C>(entry, spec, watch)?;
+        let (space, start) = begin(algorithm, spec, watch)?;
         let space = Mutex::new(space);
         let mut worker = Worker::new(&space, &shape);
         let prey = chase(&mut worker, &start, seed, spec.limits.depth, progress);

@@ -3,22 +3,22 @@
 use std::time::Duration;
 
 use conclave_protocol::{
-    Charge, Client, Ctx, Effect, Effects, Input, Mark, Marked, NodeId, Property, Protocol, Time,
-    Topology,
+    Charge, Kind, Mark, NodeId, Numbered, NumberedEffect, NumberedInput, Property, Time, Topology,
+    Turn,
 };
 
 use crate::{CheckSpec, Requests, Timers};
 
 /// Everything at one node: the algorithm's state, the application, and what the driver keeps for
-/// them.
+/// them. What the algorithm defines has [numbers](Numbered).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Local<P: Protocol, C> {
+pub(crate) struct Local {
     /// `None` while the node is down.
-    pub(crate) state: Option<P>,
-    pub(crate) client: C,
+    pub(crate) state: Option<u32>,
+    pub(crate) client: u32,
     /// Running timers, in the order of their names; how long each has to go, where that matters.
-    pub(crate) timers: Vec<(P::Timer, Duration)>,
-    pub(crate) stable: Option<P::Stable>,
+    pub(crate) timers: Vec<(u32, Duration)>,
+    pub(crate) stable: Option<u32>,
     /// How often the application may still ask.
     pub(crate) left: Requests,
     pub(crate) standing: Standing,
@@ -46,9 +46,9 @@ pub(crate) struct Standing {
 }
 
 /// A message on its way, with what the checker attaches to it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Envelope<M> {
-    pub(crate) msg: M,
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Envelope {
+    pub(crate) msg: u32,
     /// The requests that happened before it was sent.
     pub(crate) knows: u64,
     /// Whose entry it is counted for; `u8::MAX` if nobody's, or if nothing is counted.
@@ -61,21 +61,21 @@ pub(crate) const NOBODY: u8 = u8::MAX;
 pub(crate) const NEXT: u8 = u8::MAX - 1;
 
 /// Something that happens at a node.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Stimulus<P: Protocol> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Stimulus {
     /// The node boots, with or without what it had saved.
     Boot {
         remembers: bool,
     },
     /// The application makes this request, one of those that it may make.
-    Ask(P::Request),
+    Ask(u32),
     /// A message arrives.
     Deliver {
         from: NodeId,
-        envelope: Envelope<P::Msg>,
+        envelope: Envelope,
     },
     /// A timer runs out.
-    Timer(P::Timer),
+    Timer(u32),
     /// The failure detector, rightly or not, suspects or trusts.
     Suspect(NodeId),
     Trust(NodeId),
@@ -85,11 +85,11 @@ pub(crate) enum Stimulus<P: Protocol> {
 
 /// What comes of it.
 #[derive(Clone, Debug)]
-pub(crate) struct Reaction<P: Protocol, C> {
-    pub(crate) local: Local<P, C>,
-    pub(crate) sends: Vec<(NodeId, Envelope<P::Msg>)>,
+pub(crate) struct Reaction {
+    pub(crate) local: Local,
+    pub(crate) sends: Vec<(NodeId, Envelope)>,
     /// What it had saved when each of these left, if it may crash in the middle of a step.
-    pub(crate) saved: Vec<Option<P::Stable>>,
+    pub(crate) saved: Vec<Option<u32>>,
     /// What the application was told that properties are about.
     pub(crate) marks: Vec<Mark>,
     /// What the rule chose.
@@ -100,9 +100,10 @@ pub(crate) struct Reaction<P: Protocol, C> {
 
 /// What steps depend on that is the same everywhere.
 #[derive(Debug)]
-pub(crate) struct Rules<P: Protocol> {
+pub(crate) struct Rules {
     pub(crate) topology: Topology,
-    pub(crate) config: P::Config,
+    /// An application at the beginning.
+    pub(crate) client: u32,
     pub(crate) timers: Timers,
     pub(crate) requests: Requests,
     pub(crate) mid_step: bool,
@@ -143,12 +144,12 @@ impl Watch {
     }
 }
 
-impl<P: Protocol, C: Client<P>> Local<P, C> {
+impl Local {
     /// A node that has not booted yet.
-    pub(crate) fn off(requests: Requests) -> Self {
+    pub(crate) fn off(requests: Requests, rules: &Rules) -> Self {
         Self {
             state: None,
-            client: C::default(),
+            client: rules.client,
             timers: Vec::new(),
             stable: None,
             left: requests,
@@ -161,8 +162,8 @@ impl<P: Protocol, C: Client<P>> Local<P, C> {
     }
 
     /// The same node after a crash.
-    pub(crate) fn crashed(&self) -> Self {
-        Self { stable: self.stable.clone(), clock: self.clock, ..Self::off(self.left) }
+    pub(crate) fn crashed(&self, rules: &Rules) -> Self {
+        Self { stable: self.stable, clock: self.clock, ..Self::off(self.left, rules) }
     }
 
     /// The same node when so much time has passed.
@@ -177,16 +178,15 @@ impl<P: Protocol, C: Client<P>> Local<P, C> {
         later
     }
 
-    /// The requests that the application may make, with their places among all it might.
-    pub(crate) fn requests(&self) -> Vec<(u32, P::Request)> {
+    /// The requests that the application may make, and what each means.
+    pub(crate) fn requests(&self, numbered: &mut dyn Numbered) -> Vec<(u32, Mark)> {
         if self.state.is_none() {
             return Vec::new();
         }
-        let limited = |request: &P::Request| {
-            matches!(request.mark(), Mark::Asked | Mark::Called | Mark::Other)
-        };
-        let requests = (0..).zip(self.client.requests());
-        requests.filter(|(_, request)| self.left.any() || !limited(request)).collect()
+        let limited = |mark: Mark| matches!(mark, Mark::Asked | Mark::Called | Mark::Other);
+        let mut requests = numbered.requests(self.client);
+        requests.retain(|&(_, mark)| self.left.any() || !limited(mark));
+        requests
     }
 
     /// The bit of this node's latest request, of those whose order is watched.
@@ -202,13 +202,14 @@ impl<P: Protocol, C: Client<P>> Local<P, C> {
     pub(crate) fn react(
         &self,
         me: NodeId,
-        stimulus: &Stimulus<P>,
-        rules: &Rules<P>,
-    ) -> Vec<Reaction<P, C>> {
+        stimulus: Stimulus,
+        rules: &Rules,
+        numbered: &mut dyn Numbered,
+    ) -> Vec<Reaction> {
         let mut reactions = Vec::new();
         let mut script: Vec<(u32, u32)> = Vec::new();
         loop {
-            let (reaction, chosen) = self.react_once(me, stimulus, rules, script);
+            let (reaction, chosen) = self.react_once(me, stimulus, rules, script, numbered);
             reactions.push(reaction);
             script = chosen;
             // The next script, like the next number of an odometer.
@@ -225,74 +226,74 @@ impl<P: Protocol, C: Client<P>> Local<P, C> {
     fn react_once(
         &self,
         me: NodeId,
-        stimulus: &Stimulus<P>,
-        rules: &Rules<P>,
-        script: Vec<(u32, u32)>,
-    ) -> (Reaction<P, C>, Vec<(u32, u32)>) {
+        stimulus: Stimulus,
+        rules: &Rules,
+        mut script: Vec<(u32, u32)>,
+        numbered: &mut dyn Numbered,
+    ) -> (Reaction, Vec<(u32, u32)>) {
         let mut local = self.clone();
         let mut cause = me.0 as u8;
         let input = match stimulus {
-            Stimulus::Boot { .. } => {
+            Stimulus::Boot { remembers } => {
                 cause = NOBODY;
-                None
+                local.stable = local.stable.filter(|_| remembers);
+                NumberedInput::Boot(local.stable)
             }
             Stimulus::Ask(request) => {
-                local.asked(me, request, rules);
-                Some(Input::Request(request.clone()))
+                let requests = numbered.requests(local.client);
+                let mark = requests.into_iter().find(|(it, _)| *it == request);
+                local.asked(me, mark.expect("it may ask that").1, rules);
+                NumberedInput::Request(request)
             }
             Stimulus::Deliver { from, envelope } => {
                 local.knows |= envelope.knows;
                 cause = envelope.owner;
-                Some(Input::Message { from: *from, msg: envelope.msg.clone() })
+                NumberedInput::Message { from, msg: envelope.msg }
             }
             Stimulus::Timer(timer) => {
-                local.timers.retain(|(running, _)| running != timer);
-                Some(Input::Timer(*timer))
+                local.timers.retain(|(running, _)| *running != timer);
+                NumberedInput::Timer(timer)
             }
             Stimulus::Suspect(peer) => {
                 local.told |= 1 << peer.0;
-                Some(Input::Suspect(*peer))
+                NumberedInput::Suspect(peer)
             }
             Stimulus::Trust(peer) => {
                 local.told &= !(1 << peer.0);
-                Some(Input::Restore(*peer))
+                NumberedInput::Restore(peer)
             }
             Stimulus::Join(sponsor) => {
                 cause = NOBODY;
-                Some(Input::Join(*sponsor))
+                NumberedInput::Join(sponsor)
             }
             Stimulus::Leave => {
                 cause = NOBODY;
-                Some(Input::Leave)
+                NumberedInput::Leave
             }
         };
-        let mut sink = Sink { effects: Vec::new(), script, at: 0 };
-        let mut ctx = Ctx::new(me, &rules.topology, &rules.config, local.clock, &mut sink);
-        match (input, stimulus) {
-            (Some(input), _) => match &mut local.state {
-                Some(state) => state.step(input, &mut ctx),
-                None => unreachable!("nothing happens at a node that is down"),
-            },
-            (None, Stimulus::Boot { remembers }) => {
-                let saved = local.stable.take().filter(|_| *remembers);
-                local.stable.clone_from(&saved);
-                local.state = Some(P::boot(saved, &mut ctx));
+        // Choices go by a script: answers as written, then 0, noting how many there were.
+        let mut at = 0;
+        let mut choose = |n: u32| {
+            if at == script.len() {
+                script.push((0, n));
             }
-            (None, _) => unreachable!("everything but booting is an input"),
-        }
-        let looked = ctx.looked_at_clock();
-        let Sink { effects, mut script, at } = sink;
+            at += 1;
+            script[at - 1].0
+        };
+        let turn = Turn { node: me, now: local.clock, topology: &rules.topology, settles: true };
+        let after = numbered.react(turn, local.state, local.client, input, &mut choose);
         script.truncate(at);
+        (local.state, local.client) = (Some(after.state), after.client);
         let mut reaction = Reaction {
             local,
             sends: Vec::new(),
             saved: Vec::new(),
             marks: Vec::new(),
             choices: script.iter().map(|(answer, _)| *answer).collect(),
-            looked,
+            looked: after.looked,
         };
-        for effect in effects {
-            reaction.apply(me, cause, effect, rules);
+        for effect in after.effects {
+            reaction.apply(me, cause, effect, rules, numbered);
         }
         while reaction.choices.last() == Some(&0) {
             reaction.choices.pop();
@@ -300,9 +301,8 @@ impl<P: Protocol, C: Client<P>> Local<P, C> {
         (reaction, script)
     }
 
-    fn asked(&mut self, me: NodeId, request: &P::Request, rules: &Rules<P>) {
-        self.client.on_request(request);
-        match request.mark() {
+    fn asked(&mut self, me: NodeId, mark: Mark, rules: &Rules) {
+        match mark {
             Mark::Asked => {
                 self.left = self.left.less_one();
                 self.standing.waiting = true;
@@ -321,35 +321,49 @@ impl<P: Protocol, C: Client<P>> Local<P, C> {
     }
 }
 
-impl<P: Protocol, C: Client<P>> Reaction<P, C> {
-    fn apply(&mut self, me: NodeId, cause: u8, effect: Effect<P>, rules: &Rules<P>) {
+impl Reaction {
+    fn apply(
+        &mut self,
+        me: NodeId,
+        cause: u8,
+        effect: NumberedEffect,
+        rules: &Rules,
+        numbered: &dyn Numbered,
+    ) {
         match effect {
-            Effect::Send { to, msg } => self.send(me, cause, to, msg, rules),
-            Effect::Broadcast(msg) => {
+            NumberedEffect::Send { to, msg } => self.send(me, cause, to, msg, rules, numbered),
+            NumberedEffect::Broadcast(msg) => {
                 for to in rules.topology.nodes().filter(|&to| to != me) {
-                    self.send(me, cause, to, msg.clone(), rules);
+                    self.send(me, cause, to, msg, rules, numbered);
                 }
             }
-            Effect::Notify(notice) => {
-                self.local.client.on_notice(&notice);
-                self.note(notice.mark(), rules);
-            }
-            Effect::SetTimer { timer, after } => {
+            NumberedEffect::Notify(mark) => self.note(mark, rules),
+            NumberedEffect::SetTimer { timer, after } => {
                 let after = if rules.timers == Timers::Quiet { after } else { Duration::ZERO };
                 let timers = &mut self.local.timers;
                 timers.retain(|(running, _)| *running != timer);
                 // In an order that does not depend on when they were set.
-                let name = format!("{timer:?}");
-                let place = timers.partition_point(|(running, _)| format!("{running:?}") < name);
+                let name = |timer| numbered.print(Kind::Timer, timer);
+                let place = timers.partition_point(|(running, _)| name(*running) < name(timer));
                 timers.insert(place, (timer, after));
             }
-            Effect::CancelTimer(timer) => self.local.timers.retain(|(it, _)| *it != timer),
-            Effect::Save(stable) => self.local.stable = Some(stable),
+            NumberedEffect::CancelTimer(timer) => {
+                self.local.timers.retain(|(it, _)| *it != timer);
+            }
+            NumberedEffect::Save(stable) => self.local.stable = Some(stable),
         }
     }
 
-    fn send(&mut self, me: NodeId, cause: u8, to: NodeId, msg: P::Msg, rules: &Rules<P>) {
-        let owner = match P::charge(&msg, me, to) {
+    fn send(
+        &mut self,
+        me: NodeId,
+        cause: u8,
+        to: NodeId,
+        msg: u32,
+        rules: &Rules,
+        numbered: &dyn Numbered,
+    ) {
+        let owner = match numbered.charge(msg, me, to) {
             _ if !rules.watch.owners => NOBODY,
             Charge::Sender => me.0 as u8,
             Charge::Receiver => to.0 as u8,
@@ -360,11 +374,11 @@ impl<P: Protocol, C: Client<P>> Reaction<P, C> {
         };
         self.sends.push((to, Envelope { msg, knows: self.local.knows, owner }));
         if rules.mid_step {
-            self.saved.push(self.local.stable.clone());
+            self.saved.push(self.local.stable);
         }
     }
 
-    fn note(&mut self, mark: Mark, rules: &Rules<P>) {
+    fn note(&mut self, mark: Mark, rules: &Rules) {
         let standing = &mut self.local.standing;
         let watch = &rules.watch;
         match mark {
@@ -389,28 +403,5 @@ impl<P: Protocol, C: Client<P>> Reaction<P, C> {
             Mark::Trusts(peer) if watch.suspects => standing.suspects &= !(1 << peer.0),
             _ => {}
         }
-    }
-}
-
-/// Notes effects, and chooses by a script: answers as written, then 0, noting how many there were
-/// to choose from.
-struct Sink<P: Protocol> {
-    effects: Vec<Effect<P>>,
-    script: Vec<(u32, u32)>,
-    at: usize,
-}
-
-impl<P: Protocol> Effects<P> for Sink<P> {
-    fn emit(&mut self, effect: Effect<P>) {
-        self.effects.push(effect);
-    }
-
-    fn choose(&mut self, n: u32) -> u32 {
-        if self.at == self.script.len() {
-            self.script.push((0, n));
-        }
-        let answer = self.script[self.at].0;
-        self.at += 1;
-        answer
     }
 }

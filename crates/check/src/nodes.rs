@@ -1,10 +1,11 @@
-//! The one part of the checker that knows the algorithm: what stands at nodes and what messages
-//! say, each behind a number. Everything else is compiled once for all algorithms.
+//! The one part of the checker that knows what stands at nodes and what messages say, each behind
+//! a number. What of that the algorithm defines is behind a number already ([`Numbered`]), so the
+//! checker is compiled once for all algorithms.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use conclave_protocol::{Client, Mark, Marked, NodeId, Protocol, Time, What, label, labels};
+use conclave_protocol::{Kind as Value, Mark, NodeId, Numbered, Time, What};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
@@ -14,57 +15,6 @@ use crate::symmetry::rename;
 use crate::{Requests, Timers};
 
 pub(crate) type Interned<T> = IndexSet<T, FxBuildHasher>;
-
-/// What stands at nodes, and what becomes of it, by numbers.
-pub(crate) trait Nodes: Send {
-    /// The node before it boots, if it asks so often.
-    fn off(&mut self, node: NodeId, requests: Requests) -> u32;
-
-    /// What properties and the search have to know of it.
-    fn view(&self, local: u32) -> View;
-
-    /// What it may do by itself.
-    fn spontaneous(&mut self, local: u32) -> Vec<Spontaneous>;
-
-    /// Something that is told to a node.
-    fn word(&mut self, word: Word) -> Happening;
-
-    /// What may come of it.
-    fn react(&mut self, local: u32, happening: Happening) -> Vec<Step>;
-
-    /// The node after a crash. If it will not come back, what it might do then does not matter.
-    fn crash(&mut self, local: u32, for_good: bool) -> u32;
-
-    /// The node when so much time has passed.
-    fn later(&mut self, local: u32, span: Duration) -> u32;
-
-    /// What happens at the node, as it is written down: for what is no message.
-    fn what(&self, local: u32, happening: Happening) -> What;
-
-    /// What stands at a node, when node `i` is called `names[i]`; `None` if that cannot be said.
-    fn rename_local(&mut self, local: u32, names: &[NodeId]) -> Option<u32>;
-
-    /// What a message says then.
-    fn rename_message(&mut self, envelope: u32, names: &[NodeId]) -> Option<u32>;
-
-    /// What is said then of something that happens and is no message.
-    fn rename_happening(&mut self, happening: Happening, names: &[NodeId]) -> Option<Happening>;
-
-    /// What a message is called.
-    fn message(&self, envelope: u32) -> &'static str;
-
-    /// What happens, in words.
-    fn event(&self, happening: Happening) -> String;
-
-    /// Whether a rule has looked at a clock that is not kept.
-    fn wants_clock(&self) -> bool;
-
-    /// How many different nodes and messages there are.
-    fn sizes(&self) -> [usize; 2];
-
-    /// What kinds of messages, requests and timers there are that `happened` has none of.
-    fn unexercised(&self, happened: &mut dyn Iterator<Item = Happening>) -> Vec<String>;
-}
 
 /// Something that a node is told, and that is neither a message nor its own doing.
 #[derive(Clone, Copy, Debug)]
@@ -92,18 +42,20 @@ pub(crate) struct View {
     pub(crate) clock: Time,
 }
 
-/// The nodes of an algorithm `P` with applications `C`.
-pub(crate) struct Known<P: Protocol, C> {
-    rules: Rules<P>,
-    locals: Interned<(NodeId, Local<P, C>)>,
-    envelopes: Interned<Envelope<P::Msg>>,
-    happenings: Interned<Stimulus<P>>,
+/// What stands at nodes, and what becomes of it, by numbers.
+pub(crate) struct Nodes {
+    numbered: Box<dyn Numbered>,
+    rules: Rules,
+    locals: Interned<(NodeId, Local)>,
+    envelopes: Interned<Envelope>,
+    happenings: Interned<Stimulus>,
     wants_clock: bool,
 }
 
-impl<P: Protocol, C: Client<P>> Known<P, C> {
-    pub(crate) fn new(rules: Rules<P>) -> Self {
+impl Nodes {
+    pub(crate) fn new(numbered: Box<dyn Numbered>, rules: Rules) -> Self {
         Self {
+            numbered,
             rules,
             locals: Interned::default(),
             envelopes: Interned::default(),
@@ -112,35 +64,35 @@ impl<P: Protocol, C: Client<P>> Known<P, C> {
         }
     }
 
-    fn local(&self, id: u32) -> &(NodeId, Local<P, C>) {
+    fn local(&self, id: u32) -> &(NodeId, Local) {
         &self.locals[id as usize]
     }
 
-    fn add(&mut self, node: NodeId, local: Local<P, C>) -> u32 {
+    fn add(&mut self, node: NodeId, local: Local) -> u32 {
         number(self.locals.insert_full((node, local)).0)
     }
 
-    fn add_happening(&mut self, stimulus: Stimulus<P>) -> Happening {
+    fn add_happening(&mut self, stimulus: Stimulus) -> Happening {
         Happening::Other(number(self.happenings.insert_full(stimulus).0))
     }
 
-    fn stimulus(&self, happening: Happening) -> Stimulus<P> {
+    fn stimulus(&self, happening: Happening) -> Stimulus {
         match happening {
             Happening::Deliver { from, envelope } => Stimulus::Deliver {
                 from: NodeId(u32::from(from)),
-                envelope: self.envelopes[envelope as usize].clone(),
+                envelope: self.envelopes[envelope as usize],
             },
-            Happening::Other(number) => self.happenings[number as usize].clone(),
+            Happening::Other(number) => self.happenings[number as usize],
         }
     }
-}
 
-impl<P: Protocol, C: Client<P>> Nodes for Known<P, C> {
-    fn off(&mut self, node: NodeId, requests: Requests) -> u32 {
-        self.add(node, Local::off(requests))
+    /// The node before it boots, if it asks so often.
+    pub(crate) fn off(&mut self, node: NodeId, requests: Requests) -> u32 {
+        self.add(node, Local::off(requests, &self.rules))
     }
 
-    fn view(&self, local: u32) -> View {
+    /// What properties and the search have to know of it.
+    pub(crate) fn view(&self, local: u32) -> View {
         let (node, local) = self.local(local);
         let requests = self.rules.requests;
         View {
@@ -157,14 +109,15 @@ impl<P: Protocol, C: Client<P>> Nodes for Known<P, C> {
         }
     }
 
-    fn spontaneous(&mut self, local: u32) -> Vec<Spontaneous> {
+    /// What it may do by itself.
+    pub(crate) fn spontaneous(&mut self, local: u32) -> Vec<Spontaneous> {
         let (_, at) = self.local(local).clone();
         let mut can = Vec::new();
         if at.state.is_none() {
             return can;
         }
-        for (_, request) in at.requests() {
-            let kind = if request.mark() == Mark::Left { Kind::Release } else { Kind::Ask };
+        for (request, mark) in at.requests(&mut *self.numbered) {
+            let kind = if mark == Mark::Left { Kind::Release } else { Kind::Ask };
             let happening = self.add_happening(Stimulus::Ask(request));
             can.push(Spontaneous { happening, kind, after: Duration::ZERO });
         }
@@ -175,7 +128,8 @@ impl<P: Protocol, C: Client<P>> Nodes for Known<P, C> {
         can
     }
 
-    fn word(&mut self, word: Word) -> Happening {
+    /// Something that is told to a node.
+    pub(crate) fn word(&mut self, word: Word) -> Happening {
         self.add_happening(match word {
             Word::Boot { remembers } => Stimulus::Boot { remembers },
             Word::Suspect(peer) => Stimulus::Suspect(peer),
@@ -185,12 +139,13 @@ impl<P: Protocol, C: Client<P>> Nodes for Known<P, C> {
         })
     }
 
-    fn react(&mut self, local: u32, happening: Happening) -> Vec<Step> {
+    /// What may come of it.
+    pub(crate) fn react(&mut self, local: u32, happening: Happening) -> Vec<Step> {
         let stimulus = self.stimulus(happening);
         let (node, at) = self.local(local).clone();
         let (watch, n) = (self.rules.watch, self.rules.topology.len() as usize);
         let mut steps = Vec::new();
-        for reaction in at.react(node, &stimulus, &self.rules) {
+        for reaction in at.react(node, stimulus, &self.rules, &mut *self.numbered) {
             self.wants_clock |=
                 reaction.looked && self.rules.timers == Timers::Quiet && !watch.clock;
             let mut costs = vec![0; if watch.owners { n } else { 0 }];
@@ -201,7 +156,7 @@ impl<P: Protocol, C: Client<P>> Nodes for Known<P, C> {
                     owner => costs.get_mut(usize::from(owner)).into_iter().for_each(|it| *it += 1),
                 }
             }
-            let crashed = reaction.local.crashed();
+            let crashed = reaction.local.crashed(&self.rules);
             let cuts = reaction.saved.into_iter();
             let cuts = cuts.map(|stable| self.add(node, Local { stable, ..crashed.clone() }));
             let cuts = cuts.collect();
@@ -223,33 +178,37 @@ impl<P: Protocol, C: Client<P>> Nodes for Known<P, C> {
         steps
     }
 
-    fn crash(&mut self, local: u32, for_good: bool) -> u32 {
+    /// The node after a crash. If it will not come back, what it might do then does not matter.
+    pub(crate) fn crash(&mut self, local: u32, for_good: bool) -> u32 {
         let (node, at) = self.local(local);
-        let (node, mut down) = (*node, at.crashed());
+        let (node, mut down) = (*node, at.crashed(&self.rules));
         if for_good {
-            down = Local { clock: down.clock, ..Local::off(Requests::AtMost(0)) };
+            down = Local { clock: down.clock, ..Local::off(Requests::AtMost(0), &self.rules) };
         }
         self.add(node, down)
     }
 
-    fn later(&mut self, local: u32, span: Duration) -> u32 {
+    /// The node when so much time has passed.
+    pub(crate) fn later(&mut self, local: u32, span: Duration) -> u32 {
         let (node, at) = self.local(local);
         let (node, at) = (*node, at.later(span, self.rules.watch.clock));
         self.add(node, at)
     }
 
-    fn what(&self, local: u32, happening: Happening) -> What {
-        let (node, at) = self.local(local);
-        let node = *node;
+    /// What happens at the node, as it is written down: for what is no message.
+    pub(crate) fn what(&self, local: u32, happening: Happening) -> What {
+        let (node, client) = (self.local(local).0, self.local(local).1.client);
         match self.stimulus(happening) {
             Stimulus::Boot { remembers: true } => What::Recover(node),
             Stimulus::Boot { remembers: false } => What::RecoverEmpty(node),
             Stimulus::Ask(request) => {
-                let mut all = at.client.requests().into_iter();
-                let request = all.position(|it| it == request).expect("it may ask that") as u32;
+                let place = self.numbered.place(client, request);
+                let request = place.expect("it may ask that") as u32;
                 What::Ask { node, request }
             }
-            Stimulus::Timer(timer) => What::Timer { node, timer: format!("{timer:?}") },
+            Stimulus::Timer(timer) => {
+                What::Timer { node, timer: self.numbered.print(Value::Timer, timer) }
+            }
             Stimulus::Suspect(peer) => What::Suspect { node, peer },
             Stimulus::Trust(peer) => What::Trust { node, peer },
             Stimulus::Join(sponsor) => What::Join { node, sponsor },
@@ -258,36 +217,49 @@ impl<P: Protocol, C: Client<P>> Nodes for Known<P, C> {
         }
     }
 
-    fn rename_local(&mut self, local: u32, names: &[NodeId]) -> Option<u32> {
-        let (node, at) = self.local(local);
+    /// What stands at a node, when node `i` is called `names[i]`; `None` if that cannot be said.
+    pub(crate) fn rename_local(&mut self, local: u32, names: &[NodeId]) -> Option<u32> {
+        let (node, at) = &self.locals[local as usize];
         let node = names[node.index()];
-        let image = rename::local(at, names, self.rules.requests)?;
+        let image = rename::local(at, names, self.rules.requests, &mut *self.numbered)?;
         Some(self.add(node, image))
     }
 
-    fn rename_message(&mut self, envelope: u32, names: &[NodeId]) -> Option<u32> {
-        let envelope = &self.envelopes[envelope as usize];
-        let image = rename::envelope(envelope, names, self.rules.requests)?;
+    /// What a message says then.
+    pub(crate) fn rename_message(&mut self, envelope: u32, names: &[NodeId]) -> Option<u32> {
+        let envelope = self.envelopes[envelope as usize];
+        let requests = self.rules.requests;
+        let image = rename::envelope(envelope, names, requests, &mut *self.numbered)?;
         Some(number(self.envelopes.insert_full(image).0))
     }
 
-    fn rename_happening(&mut self, happening: Happening, names: &[NodeId]) -> Option<Happening> {
-        let image = rename::stimulus(&self.stimulus(happening), names)?;
+    /// What is said then of something that happens and is no message.
+    pub(crate) fn rename_happening(
+        &mut self,
+        happening: Happening,
+        names: &[NodeId],
+    ) -> Option<Happening> {
+        let image = rename::stimulus(self.stimulus(happening), names, &mut *self.numbered)?;
         Some(self.add_happening(image))
     }
 
-    fn message(&self, envelope: u32) -> &'static str {
-        label(&self.envelopes[envelope as usize].msg)
+    /// What a message is called.
+    pub(crate) fn message(&self, envelope: u32) -> &'static str {
+        self.numbered.label(Value::Message, self.envelopes[envelope as usize].msg)
     }
 
-    fn event(&self, happening: Happening) -> String {
+    /// What happens, in words.
+    pub(crate) fn event(&self, happening: Happening) -> String {
+        let label = |kind, number| self.numbered.label(kind, number);
         match self.stimulus(happening) {
             Stimulus::Boot { .. } => "at boot".to_owned(),
-            Stimulus::Ask(request) => format!("asked for {}", label(&request)),
+            Stimulus::Ask(request) => format!("asked for {}", label(Value::Request, request)),
             Stimulus::Deliver { from, envelope } => {
-                format!("upon {} from {from}", label(&envelope.msg))
+                format!("upon {} from {from}", label(Value::Message, envelope.msg))
             }
-            Stimulus::Timer(timer) => format!("when {timer:?} runs out"),
+            Stimulus::Timer(timer) => {
+                format!("when {} runs out", self.numbered.print(Value::Timer, timer))
+            }
             Stimulus::Suspect(peer) => format!("told to suspect {peer}"),
             Stimulus::Trust(peer) => format!("told to trust {peer}"),
             Stimulus::Join(sponsor) => format!("asked to join through {sponsor}"),
@@ -295,25 +267,33 @@ impl<P: Protocol, C: Client<P>> Nodes for Known<P, C> {
         }
     }
 
-    fn wants_clock(&self) -> bool {
+    /// Whether a rule has looked at a clock that is not kept.
+    pub(crate) fn wants_clock(&self) -> bool {
         self.wants_clock
     }
 
-    fn sizes(&self) -> [usize; 2] {
+    /// How many different nodes and messages there are.
+    pub(crate) fn sizes(&self) -> [usize; 2] {
         [self.locals.len(), self.envelopes.len()]
     }
 
-    fn unexercised(&self, happened: &mut dyn Iterator<Item = Happening>) -> Vec<String> {
+    /// What kinds of messages, requests and timers there are that `happened` has none of.
+    pub(crate) fn unexercised(&self, happened: &mut dyn Iterator<Item = Happening>) -> Vec<String> {
         let mut seen: [BTreeSet<&str>; 3] = Default::default();
         for happening in happened {
             match self.stimulus(happening) {
-                Stimulus::Deliver { envelope, .. } => seen[0].insert(label(&envelope.msg)),
-                Stimulus::Ask(request) => seen[1].insert(label(&request)),
-                Stimulus::Timer(timer) => seen[2].insert(label(&timer)),
+                Stimulus::Deliver { envelope, .. } => {
+                    seen[0].insert(self.numbered.label(Value::Message, envelope.msg))
+                }
+                Stimulus::Ask(request) => {
+                    seen[1].insert(self.numbered.label(Value::Request, request))
+                }
+                Stimulus::Timer(timer) => seen[2].insert(self.numbered.label(Value::Timer, timer)),
                 _ => false,
             };
         }
-        let all = [labels::<P::Msg>(), labels::<P::Request>(), labels::<P::Timer>()];
+        let kinds = [Value::Message, Value::Request, Value::Timer];
+        let all = kinds.map(|kind| self.numbered.labels(kind));
         let kinds = ["message", "request", "timer"];
         let mut unexercised = Vec::new();
         for ((kind, all), seen) in kinds.iter().zip(all).zip(&seen) {

@@ -17,7 +17,7 @@ use crate::{Budgets, CheckSpec};
 
 /// All parts and steps known so far.
 pub(crate) struct Space {
-    pub(crate) nodes: Box<dyn Nodes>,
+    pub(crate) nodes: Nodes,
     pub(crate) ordered: bool,
     pub(crate) watch: Watch,
     /// What is on its way along one link; the first is nothing. Sorted where order is free.
@@ -106,7 +106,7 @@ pub(crate) enum Kind {
 }
 
 impl Space {
-    pub(crate) fn new(nodes: Box<dyn Nodes>, watch: Watch, spec: &CheckSpec) -> Self {
+    pub(crate) fn new(nodes: Nodes, watch: Watch, spec: &CheckSpec) -> Self {
         let mut links = Interned::default();
         links.insert(Box::default());
         let mut space = Self {

@@ -17,7 +17,7 @@ pub fn find(id: &str) -> Result<&'static Info, Refusal> {
             let why = format!("{id} is a notion and does not run; try `conclave explain {id}`");
             return Refusal::Usage(why);
         }
-        let ids = catalogue::ALL.iter().map(|info| info.id);
+        let ids = catalogue::infos().map(|info| info.id);
         let nearest = nearest(id, ids);
         Refusal::UnknownId { id: id.to_owned(), nearest }
     })

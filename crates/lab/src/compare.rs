@@ -141,7 +141,7 @@ impl Request {
         if !only.is_empty() {
             return Ok(only);
         }
-        let family = catalogue::ALL.iter().copied().filter(|info| info.family() == self.family);
+        let family = catalogue::infos().filter(|info| info.family() == self.family);
         Ok(family.filter(|info| self.mutants || info.mutant.is_none()).collect())
     }
 }

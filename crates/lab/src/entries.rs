@@ -145,7 +145,7 @@ pub fn list(only: Option<&str>, mutants: bool) -> Result<Vec<Listed>, Refusal> {
         known_family(name)?;
     }
     let wanted = |family: &str| only.is_none_or(|only| only == family);
-    let algorithms = catalogue::ALL.iter().copied().filter(|info| wanted(info.family()));
+    let algorithms = catalogue::infos().filter(|info| wanted(info.family()));
     let algorithms = algorithms.filter(|info| mutants || info.mutant.is_none());
     let topics = catalogue::TOPICS.iter().filter(|topic| wanted(family(topic.id)));
     let algorithms = algorithms.map(|info| Listed::Algorithm(Brief::of(info)));
@@ -154,8 +154,8 @@ pub fn list(only: Option<&str>, mutants: bool) -> Result<Vec<Listed>, Refusal> {
 
 /// How many spoilt algorithms a family has, or the whole catalogue.
 pub fn mutants(only: Option<&str>) -> usize {
-    let wanted = |info: &&&Info| only.is_none_or(|only| only == info.family());
-    catalogue::ALL.iter().filter(wanted).filter(|info| info.mutant.is_some()).count()
+    let wanted = |info: &&Info| only.is_none_or(|only| only == info.family());
+    catalogue::infos().filter(wanted).filter(|info| info.mutant.is_some()).count()
 }
 
 /// What is known of an id, be it that of an algorithm or of a notion.
@@ -167,7 +167,7 @@ pub fn explain(id: &str) -> Result<Explanation, Refusal> {
     match find(id) {
         Ok(info) => Ok(Explanation::Algorithm(Box::new(Explained::of(info)))),
         Err(Refusal::UnknownId { id, .. }) => {
-            let algorithms = catalogue::ALL.iter().map(|info| info.id);
+            let algorithms = catalogue::infos().map(|info| info.id);
             let ids = algorithms.chain(catalogue::TOPICS.iter().map(|topic| topic.id));
             let nearest = nearest(&id, ids);
             Err(Refusal::UnknownId { id, nearest })
@@ -177,7 +177,7 @@ pub fn explain(id: &str) -> Result<Explanation, Refusal> {
 }
 
 fn known_family(name: &str) -> Result<(), Refusal> {
-    let algorithms = catalogue::ALL.iter().map(|info| info.family());
+    let algorithms = catalogue::infos().map(|info| info.family());
     let topics = catalogue::TOPICS.iter().map(|topic| family(topic.id));
     let families: BTreeSet<&str> = algorithms.chain(topics).collect();
     if families.contains(name) {

@@ -1,8 +1,4 @@
-//! Where generic algorithms become plain data.
-//!
-//! The simulator is compiled anew for each algorithm, which takes its time. Here that happens once,
-//! so that everything that runs algorithms by id — the command line, its tests, the console — is
-//! compiled without them.
+//! The laboratory: algorithms by id, and what can be said about them as plain data.
 //!
 //! Everything that can be said about an algorithm is data here, and prints as JSON by itself: what
 //! the catalogue says ([`entries`]), what a user types ([`flags`]), a run and what it cost ([`report`]), many runs ([`sweep`]), a
@@ -25,9 +21,9 @@ pub mod theory;
 
 use std::ops::Range;
 
-use conclave_algorithms::catalogue::{self, Visitor};
+use conclave_algorithms::catalogue;
 use conclave_check::{CheckError, CheckSpec, Progress, Report, Violation};
-use conclave_protocol::{Client, Entry, Property, Protocol, Reliable, Setup, Unfit};
+use conclave_protocol::{Property, Setup, Unfit};
 use conclave_sim::{Outcome, RunSpec, SpecError};
 
 pub use by_id::{askers, find, nearest, places, search, simulate, walk};
@@ -36,12 +32,12 @@ pub use refusal::Refusal;
 
 /// Runs the algorithm that `spec` names; `None` if the catalogue has none of that name.
 pub fn run(spec: &RunSpec) -> Option<Result<Outcome, SpecError>> {
-    catalogue::visit(&spec.algorithm, Run(spec))
+    Some(conclave_sim::run(catalogue::algorithm(&spec.algorithm)?, spec))
 }
 
 /// Checks the algorithm that `spec` names; `None` if the catalogue has none of that name.
 pub fn check(spec: &CheckSpec, progress: &Progress) -> Option<Result<Report, CheckError>> {
-    catalogue::visit(&spec.algorithm, Check(spec, progress))
+    Some(conclave_check::check(catalogue::algorithm(&spec.algorithm)?, spec, progress))
 }
 
 /// What a quick look finds: a property and a run that violates it.
@@ -49,68 +45,11 @@ pub type Prey = Option<(Property, Violation)>;
 
 /// Looks quickly for a violation of the properties of `spec`; see [`conclave_check::hunt`].
 pub fn hunt(spec: &CheckSpec, seed: u64, progress: &Progress) -> Option<Result<Prey, CheckError>> {
-    catalogue::visit(&spec.algorithm, Hunt(spec, seed, progress))
+    Some(conclave_check::hunt(catalogue::algorithm(&spec.algorithm)?, spec, seed, progress))
 }
 
 /// The nodes whose applications ask by default, in a system of the given make-up; `None` if there
 /// is no algorithm called `id`.
 pub fn clients(id: &str, setup: &Setup) -> Option<Result<Range<u32>, Unfit>> {
-    catalogue::visit(id, Clients(setup))
-}
-
-struct Run<'a>(&'a RunSpec);
-
-impl Visitor for Run<'_> {
-    type Output = Result<Outcome, SpecError>;
-
-    fn visit<P, C>(self, entry: &'static Entry<P>) -> Self::Output
-    where
-        P: Protocol,
-        C: Client<P> + Client<Reliable<P>>,
-    {
-        conclave_sim::run::<P, C>(entry, self.0)
-    }
-}
-
-struct Clients<'a>(&'a Setup);
-
-impl Visitor for Clients<'_> {
-    type Output = Result<Range<u32>, Unfit>;
-
-    fn visit<P, C>(self, entry: &'static Entry<P>) -> Self::Output
-    where
-        P: Protocol,
-        C: Client<P> + Client<Reliable<P>>,
-    {
-        let config = (entry.config)(self.0)?;
-        Ok((entry.clients)(&config, self.0.n()))
-    }
-}
-
-struct Check<'a>(&'a CheckSpec, &'a Progress);
-
-impl Visitor for Check<'_> {
-    type Output = Result<Report, CheckError>;
-
-    fn visit<P, C>(self, entry: &'static Entry<P>) -> Self::Output
-    where
-        P: Protocol,
-        C: Client<P> + Client<Reliable<P>>,
-    {
-        conclave_check::check::<P, C>(entry, self.0, self.1)
-    }
-}
-
-struct Hunt<'a>(&'a CheckSpec, u64, &'a Progress);
-
-impl Visitor for Hunt<'_> {
-    type Output = Result<Prey, CheckError>;
-
-    fn visit<P, C>(self, entry: &'static Entry<P>) -> Self::Output
-    where
-        P: Protocol,
-        C: Client<P> + Client<Reliable<P>>,
-    {
-        conclave_check::hunt::<P, C>(entry, self.0, self.1, self.2)
-    }
+    Some(catalogue::algorithm(id)?.clients(setup))
 }

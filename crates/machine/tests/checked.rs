@@ -13,8 +13,8 @@ use conclave_machine::{
     Snapshot, Time, Token, Via, Want,
 };
 use conclave_protocol::{
-    Client, Crashes, Ctx, Detector, Entry, Info, Mark, Marked, Model, Never, NodeId, Property,
-    Protocol, Setup, Topology,
+    Client, Crashes, Ctx, Detector, Entry, HeardBy, Info, Mark, Marked, Model, Never, NodeId,
+    Property, Protocol, Setup, Topology,
 };
 use serde::{Deserialize, Serialize};
 
@@ -57,7 +57,7 @@ fn run(nodes: u32, requests: u32, budgets: Budgets, properties: &[Property]) -> 
     spec.budgets = budgets;
     spec.properties = properties.to_vec();
     spec.limits = Limits { memory: 1 << 30, ..Limits::default() };
-    check::<Node, App>(&SERVICE, &spec, &Progress::default()).expect("the check makes sense")
+    check(&SERVICE, &spec, &Progress::default()).expect("the check makes sense")
 }
 
 static SERVICE: Entry<Node> = Entry {
@@ -320,6 +320,10 @@ impl Marked for Ask {
             Self::Leave => Mark::Left,
         }
     }
+}
+
+impl HeardBy for Told {
+    type Client = App;
 }
 
 impl Marked for Told {

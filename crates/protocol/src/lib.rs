@@ -7,36 +7,41 @@
 //!
 //! What the catalogue says about an algorithm — its assumptions, its promises — is in [`Info`].
 
+mod algorithm;
 mod client;
 mod clock;
 mod ctx;
 mod decision;
 mod family;
+mod host;
 mod info;
 mod label;
 mod labels;
 mod node;
+mod numbered;
 mod permute;
 mod protocol;
 mod reliable;
 mod setup;
-mod sorted;
 mod time;
 mod topology;
 mod wrap;
 
+pub use algorithm::{Algorithm, HeardBy};
 pub use client::{Client, Mark, Marked};
 pub use clock::{Causality, Lamport, Stamp, VectorClock};
 pub use ctx::{Ctx, Effect, Effects};
 pub use decision::{Decision, What};
 pub use family::{About, Family, Fault, Lasting, Law, Now, Owed, Promise, Says, Tempo, Those};
+pub use host::{Handle, Host, Hosted, Message, Outside, Shown, Stimulus, TimerKey, Turn};
 pub use info::{Channels, Crashes, Detector, Info, Links, Model, Mutant, Opt, Property, Timing};
 pub use label::label;
 pub use labels::labels;
 pub use node::{NodeId, NodeSet, names};
+pub use numbered::{Kind, Numbered, NumberedEffect, NumberedInput, Reaction};
 pub use permute::renamed;
 pub use protocol::{Charge, Entry, Input, Never, Protocol, Value};
-pub use reliable::{Place, Reliable, ReliableConfig, ReliableMsg, ReliableTimer};
+pub use reliable::{Place, Reliable, ReliableMsg, ReliableTimer};
 pub use setup::{Rank, Ranks, Setup, Unfit};
 pub use time::Time;
 pub use topology::{KeySpace, Point, Topology, TopologyError};

@@ -40,9 +40,13 @@ use crate::{NodeId, NodeSet, Value};
 pub fn renamed<T: Value>(value: &T, names: &[NodeId]) -> Option<T> {
     debug_assert!(is_permutation(names), "{names:?} are not the names of all nodes");
     let mut writer = Writer::new(names);
-    value.serialize(&mut writer).ok()?;
+    // By way of objects, so that types are compiled for one writer and for one reader.
+    erased_serde::serialize(value, &mut writer).ok()?;
     let mut reader = Reader { tokens: &writer.tokens };
-    let renamed = T::deserialize(&mut reader).ok()?;
+    let renamed = {
+        let mut erased = <dyn erased_serde::Deserializer<'_>>::erase(&mut reader);
+        erased_serde::deserialize(&mut erased).ok()?
+    };
     reader.tokens.is_empty().then_some(renamed)
 }
 

@@ -75,6 +75,12 @@ pub trait Protocol: Value {
     /// Applies one event, and the messages the node sends itself because of it. Drivers and
     /// replays call this; algorithms do not override it.
     fn step(&mut self, input: Input<Self>, ctx: &mut Ctx<Self>) {
+        self.on_input(input, ctx);
+        self.settle(ctx);
+    }
+
+    /// Runs the rule for one event. Part of [`step`](Self::step).
+    fn on_input(&mut self, input: Input<Self>, ctx: &mut Ctx<Self>) {
         match input {
             Input::Request(request) => self.on_request(request, ctx),
             Input::Message { from, msg } => self.on_message(from, msg, ctx),
@@ -84,7 +90,6 @@ pub trait Protocol: Value {
             Input::Join(sponsor) => self.on_join(sponsor, ctx),
             Input::Leave => self.on_leave(ctx),
         }
-        self.settle(ctx);
     }
 
     /// Boots a node and handles the messages it sends itself while booting.

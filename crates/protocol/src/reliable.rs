@@ -1,63 +1,67 @@
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
-use crate::sorted::Sorted;
-use crate::{Charge, Ctx, Effect, NodeId, Protocol};
+use crate::host::Slab;
+use crate::{
+    Charge, Handle, Host, Mark, Message, NodeId, Outside, Shown, Stimulus, TimerKey, Topology, Turn,
+};
 
 /// Reliable FIFO links over a network that loses, repeats and reorders.
 ///
-/// Every message to a peer carries a number; the peer hands them to the protocol inside in that
+/// Every message to a peer carries a number; the peer hands them to the algorithm inside in that
 /// order, each once, and acknowledges what it has got; what is not acknowledged in time is sent
 /// again. An algorithm that assumes FIFO channels thus runs on a lossy network, unchanged.
 ///
 /// A node that crashes and boots again starts its numbers afresh under a new incarnation, which
 /// is all it keeps on stable storage. Numbers belong to a pair of incarnations: peers do not take
 /// its new messages for old ones, and number what they still owe it from the beginning.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(bound = "")]
-pub struct Reliable<P: Protocol> {
+///
+/// It hosts nodes like any [`Host`], around one that hosts the algorithm, and knows the messages
+/// inside by their handles only.
+pub struct Reliable {
+    inside: Box<dyn Host>,
+    links: Vec<Links>,
+    messages: Slab<ReliableMsg<Handle>>,
+    /// How long to wait for an acknowledgement; more than a round trip.
+    resend: Duration,
+}
+
+/// The links of one node.
+#[derive(Default)]
+struct Links {
     incarnation: u32,
-    out: Sorted<NodeId, Outgoing<P>>,
-    into: Sorted<NodeId, Incoming<P>>,
-    stable: Option<P::Stable>,
-    /// The protocol inside.
-    pub app: P,
+    out: BTreeMap<NodeId, Outgoing<Handle>>,
+    into: BTreeMap<NodeId, Incoming<Handle>>,
+    /// The incarnation that is on stable storage.
+    saved: Option<u32>,
 }
 
 /// One direction of a link, at its sender.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(bound = "")]
-struct Outgoing<P: Protocol> {
+#[derive(Serialize)]
+struct Outgoing<M> {
     /// The incarnation of the peer that the numbers are meant for.
     peer: u32,
     next: u64,
-    unacknowledged: Sorted<u64, P::Msg>,
+    unacknowledged: BTreeMap<u64, M>,
 }
 
 /// One direction of a link, at its receiver.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(bound = "")]
-struct Incoming<P: Protocol> {
+#[derive(Serialize)]
+struct Incoming<M> {
     incarnation: u32,
     next: u64,
     /// Arrived ahead of their turn.
-    early: Sorted<u64, P::Msg>,
-}
-
-/// The constants of [`Reliable`].
-#[derive(Clone, Debug)]
-pub struct ReliableConfig<C> {
-    /// How long to wait for an acknowledgement; more than a round trip.
-    pub resend: Duration,
-    /// The constants of the protocol inside.
-    pub app: C,
+    early: BTreeMap<u64, M>,
 }
 
 /// The messages of [`Reliable`].
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum ReliableMsg<M> {
-    /// A message of the protocol inside; seen through by [`label`](crate::label).
+    /// A message of the algorithm inside; seen through by [`label`](crate::label).
     App(Place, M),
     /// Everything below this number has arrived.
     Ack {
@@ -86,194 +90,418 @@ pub struct Place {
 pub enum ReliableTimer<T> {
     /// A peer owes an acknowledgement.
     Resend(NodeId),
-    /// A timer of the protocol inside.
+    /// A timer of the algorithm inside.
     App(T),
 }
 
-impl<P: Protocol> Protocol for Reliable<P> {
-    type Config = ReliableConfig<P::Config>;
-    type Request = P::Request;
-    type Notice = P::Notice;
-    type Msg = ReliableMsg<P::Msg>;
-    type Timer = ReliableTimer<P::Timer>;
-    type Stable = (u32, Option<P::Stable>);
-
-    fn start(saved: Option<Self::Stable>, ctx: &mut Ctx<Self>) -> Self {
-        let (incarnation, stable) = saved.map_or((0, None), |(last, stable)| (last + 1, stable));
-        ctx.save((incarnation, stable.clone()));
-        let mut links = Links { incarnation, out: Sorted::default(), stable: stable.clone() };
-        let app = links.inside(ctx, |ctx| P::start(stable, ctx));
-        let Links { out, stable, .. } = links;
-        Self { incarnation, out, into: Sorted::default(), stable, app }
-    }
-
-    fn on_request(&mut self, request: P::Request, ctx: &mut Ctx<Self>) {
-        self.inside(ctx, |app, ctx| app.on_request(request, ctx));
-    }
-
-    fn on_message(&mut self, from: NodeId, msg: Self::Msg, ctx: &mut Ctx<Self>) {
-        match msg {
-            ReliableMsg::App(_, msg) if from == ctx.me => {
-                self.inside(ctx, |app, ctx| app.on_message(from, msg, ctx));
-            }
-            ReliableMsg::App(place, msg) => self.on_numbered(from, place, msg, ctx),
-            ReliableMsg::Ack { incarnation, by, next } => {
-                if incarnation != self.incarnation {
-                    return;
-                }
-                let Some(out) = self.out.get_mut(from) else { return };
-                if by > out.peer {
-                    out.renumber(by);
-                    self.resend(from, ctx);
-                } else if by == out.peer {
-                    out.unacknowledged.drop_below(next);
-                    if out.unacknowledged.entries().is_empty() {
-                        ctx.cancel_timer(ReliableTimer::Resend(from));
-                    }
-                }
-            }
+impl ReliableTimer<TimerKey> {
+    /// Both kinds have keys of their own: even and odd ones.
+    fn key(self) -> TimerKey {
+        match self {
+            Self::Resend(peer) => TimerKey(peer.0 * 2),
+            Self::App(timer) => TimerKey(timer.0 * 2 + 1),
         }
     }
 
-    fn on_timer(&mut self, timer: Self::Timer, ctx: &mut Ctx<Self>) {
-        match timer {
-            ReliableTimer::Resend(peer) => self.resend(peer, ctx),
-            ReliableTimer::App(timer) => self.inside(ctx, |app, ctx| app.on_timer(timer, ctx)),
-        }
-    }
-
-    fn on_suspect(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
-        self.inside(ctx, |app, ctx| app.on_suspect(peer, ctx));
-    }
-
-    fn on_restore(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
-        self.inside(ctx, |app, ctx| app.on_restore(peer, ctx));
-    }
-
-    fn on_join(&mut self, sponsor: NodeId, ctx: &mut Ctx<Self>) {
-        self.inside(ctx, |app, ctx| app.on_join(sponsor, ctx));
-    }
-
-    fn on_leave(&mut self, ctx: &mut Ctx<Self>) {
-        self.inside(ctx, |app, ctx| app.on_leave(ctx));
-    }
-
-    fn charge(msg: &Self::Msg, from: NodeId, to: NodeId) -> Charge {
-        match msg {
-            ReliableMsg::App(Place { again: true, .. }, _) => Charge::Nobody,
-            ReliableMsg::App(_, msg) => P::charge(msg, from, to),
-            ReliableMsg::Ack { .. } => Charge::Nobody,
-        }
+    fn of(TimerKey(key): TimerKey) -> Self {
+        if key % 2 == 0 { Self::Resend(NodeId(key / 2)) } else { Self::App(TimerKey(key / 2)) }
     }
 }
 
-impl<P: Protocol> Outgoing<P> {
-    /// The peer has booted again and knows none of the old numbers.
-    fn renumber(&mut self, peer: u32) {
-        self.next = 0;
-        for (number, _) in self.unacknowledged.entries_mut() {
-            *number = self.next;
-            self.next += 1;
-        }
-        self.peer = peer;
+impl Reliable {
+    /// Puts such links between the nodes that `inside` hosts. To be sent again, a message has to
+    /// go without an acknowledgement for as long as `resend`: more than a round trip.
+    pub fn new(inside: Box<dyn Host>, nodes: u32, resend: Duration) -> Self {
+        let links = (0..nodes).map(|_| Links::default()).collect();
+        Self { inside, links, messages: Slab::default(), resend }
     }
-}
 
-impl<P: Protocol> Reliable<P> {
-    fn resend(&self, peer: NodeId, ctx: &mut Ctx<Self>) {
-        let Some(out) = self.out.get(peer) else { return };
-        for &(number, ref msg) in out.unacknowledged.entries() {
-            let place = Place { incarnation: self.incarnation, to: out.peer, number, again: true };
-            ctx.send(peer, ReliableMsg::App(place, msg.clone()));
+    /// Sends a message of the links.
+    fn send(&mut self, to: NodeId, msg: ReliableMsg<Handle>, outside: &mut dyn Outside) {
+        let handle = self.messages.put(msg);
+        let copies = outside.send(to, handle, &told(&*self.inside, msg));
+        self.messages.count(handle, copies);
+        if copies == 0 {
+            self.release(msg);
         }
-        if !out.unacknowledged.entries().is_empty() {
-            ctx.set_timer(ReliableTimer::Resend(peer), ctx.config.resend);
+    }
+
+    /// Nothing has this message any more.
+    fn release(&mut self, msg: ReliableMsg<Handle>) {
+        if let ReliableMsg::App(_, message) = msg {
+            self.inside.lose(message);
+        }
+    }
+
+    fn resend(&mut self, at: NodeId, peer: NodeId, outside: &mut dyn Outside) {
+        let links = &self.links[at.index()];
+        let Some(out) = links.out.get(&peer) else { return };
+        let (incarnation, to) = (links.incarnation, out.peer);
+        let unacknowledged = out.unacknowledged.clone();
+        for (&number, &message) in &unacknowledged {
+            let place = Place { incarnation, to, number, again: true };
+            self.inside.repeat(message);
+            self.send(peer, ReliableMsg::App(place, message), outside);
+        }
+        if !unacknowledged.is_empty() {
+            outside.set_timer(ReliableTimer::Resend(peer).key(), self.resend);
         }
     }
 
     fn on_numbered(
         &mut self,
+        turn: Turn<'_>,
         from: NodeId,
         Place { incarnation, to, number, .. }: Place,
-        msg: P::Msg,
-        ctx: &mut Ctx<Self>,
-    ) {
-        let fresh = || Incoming { incarnation, next: 0, early: Sorted::default() };
-        let into = self.into.get_or_insert(from, fresh());
+        message: Handle,
+        outside: &mut dyn Outside,
+    ) -> bool {
+        let links = &mut self.links[turn.node.index()];
+        let fresh = || Incoming { incarnation, next: 0, early: BTreeMap::new() };
+        let into = links.into.entry(from).or_insert_with(fresh);
         if incarnation < into.incarnation {
-            return;
+            self.inside.lose(message);
+            return false;
         }
         if incarnation > into.incarnation {
-            *into = fresh();
+            let old = std::mem::replace(into, fresh());
+            for message in old.early.into_values() {
+                self.inside.lose(message);
+            }
         }
-        if to == self.incarnation && number >= into.next {
-            into.early.insert(number, msg);
+        if to == links.incarnation && number >= into.next {
+            if let Some(same) = into.early.insert(number, message) {
+                self.inside.lose(same);
+            }
+        } else {
+            self.inside.lose(message);
         }
         let mut due = Vec::new();
-        while let Some(msg) = into.early.take_first(into.next) {
+        while let Some(message) = into.early.remove(&into.next) {
             into.next += 1;
-            due.push(msg);
+            due.push(message);
         }
-        ctx.send(from, ReliableMsg::Ack { incarnation, by: self.incarnation, next: into.next });
-        for msg in due {
-            self.inside(ctx, |app, ctx| app.on_message(from, msg, ctx));
+        let ack = ReliableMsg::Ack { incarnation, by: links.incarnation, next: into.next };
+        self.send(from, ack, outside);
+        let mut looked = false;
+        for message in due {
+            looked |= self.act_inside(turn, Stimulus::Message { from, message }, outside);
+        }
+        looked
+    }
+
+    fn on_ack(
+        &mut self,
+        at: NodeId,
+        from: NodeId,
+        (incarnation, by, next): (u32, u32, u64),
+        outside: &mut dyn Outside,
+    ) {
+        let links = &mut self.links[at.index()];
+        if incarnation != links.incarnation {
+            return;
+        }
+        let Some(out) = links.out.get_mut(&from) else { return };
+        if by > out.peer {
+            out.renumber(by);
+            self.resend(at, from, outside);
+        } else if by == out.peer {
+            let left = out.unacknowledged.split_off(&next);
+            let acknowledged = std::mem::replace(&mut out.unacknowledged, left);
+            if out.unacknowledged.is_empty() {
+                outside.cancel_timer(ReliableTimer::Resend(from).key());
+            }
+            for message in acknowledged.into_values() {
+                self.inside.lose(message);
+            }
         }
     }
 
-    /// Runs a rule of the protocol inside.
-    fn inside(&mut self, ctx: &mut Ctx<Self>, rule: impl FnOnce(&mut P, &mut Ctx<P>)) {
-        let mut links = Links {
-            incarnation: self.incarnation,
-            out: std::mem::take(&mut self.out),
-            stable: self.stable.take(),
-        };
-        links.inside(ctx, |ctx| rule(&mut self.app, ctx));
-        Links { out: self.out, stable: self.stable, .. } = links;
+    /// Runs a rule of the algorithm inside. What it sends its own node waits until all is done.
+    fn act_inside(&mut self, turn: Turn<'_>, what: Stimulus, outside: &mut dyn Outside) -> bool {
+        let (inside, mut between) = self.between(turn, outside);
+        inside.act(Turn { settles: false, ..turn }, what, &mut between)
+    }
+
+    fn between<'a>(
+        &'a mut self,
+        turn: Turn<'a>,
+        outside: &'a mut dyn Outside,
+    ) -> (&'a mut dyn Host, Between<'a>) {
+        let Self { inside, links, messages, resend } = self;
+        let Turn { node: me, topology, .. } = turn;
+        let (links, resend) = (&mut links[me.index()], *resend);
+        let between = Between { me, topology, links, messages, resend, outside };
+        (&mut **inside, between)
     }
 }
 
-/// The part of the state that the effects of the protocol inside change.
-struct Links<P: Protocol> {
-    incarnation: u32,
-    out: Sorted<NodeId, Outgoing<P>>,
-    stable: Option<P::Stable>,
+impl<M> Outgoing<M> {
+    /// The peer has booted again and knows none of the old numbers.
+    fn renumber(&mut self, peer: u32) {
+        let owed = std::mem::take(&mut self.unacknowledged);
+        self.next = owed.len() as u64;
+        self.unacknowledged = (0..).zip(owed.into_values()).collect();
+        self.peer = peer;
+    }
 }
 
-impl<P: Protocol> Links<P> {
-    fn inside<T>(&mut self, ctx: &mut Ctx<Reliable<P>>, rule: impl FnOnce(&mut Ctx<P>) -> T) -> T {
-        let config = ctx.config;
-        let lift = |effect: Effect<P>, ctx: &mut Ctx<Reliable<P>>| match effect {
-            Effect::Send { to, msg } => self.send(to, msg, ctx),
-            Effect::Broadcast(msg) => {
-                for peer in ctx.peers() {
-                    self.send(peer, msg.clone(), ctx);
+impl Host for Reliable {
+    fn boot(&mut self, turn: Turn<'_>, remembers: bool, outside: &mut dyn Outside) -> bool {
+        let links = &mut self.links[turn.node.index()];
+        let saved = links.saved.filter(|_| remembers);
+        let incarnation = saved.map_or(0, |last| last + 1);
+        *links = Links { incarnation, saved, ..Links::default() };
+        if outside.save() {
+            links.saved = Some(incarnation);
+        }
+        let (inside, mut between) = self.between(turn, outside);
+        let looked = inside.boot(Turn { settles: false, ..turn }, saved.is_some(), &mut between);
+        self.settle(turn, outside) | looked
+    }
+
+    fn act(&mut self, turn: Turn<'_>, what: Stimulus, outside: &mut dyn Outside) -> bool {
+        let mut looked = false;
+        match what {
+            Stimulus::Message { from, message } => {
+                let shared = self.messages.is_shared(message);
+                match self.messages.take(message) {
+                    ReliableMsg::App(place, message) => {
+                        if shared {
+                            self.inside.repeat(message);
+                        }
+                        looked = self.on_numbered(turn, from, place, message, outside);
+                    }
+                    ReliableMsg::Ack { incarnation, by, next } => {
+                        self.on_ack(turn.node, from, (incarnation, by, next), outside);
+                    }
                 }
             }
-            Effect::Save(stable) => {
-                self.stable = Some(stable.clone());
-                ctx.save((self.incarnation, Some(stable)));
-            }
-            Effect::Notify(notice) => ctx.notify(notice),
-            Effect::SetTimer { timer, after } => {
-                ctx.set_timer(ReliableTimer::App(timer), after);
-            }
-            Effect::CancelTimer(timer) => ctx.cancel_timer(ReliableTimer::App(timer)),
-        };
-        ctx.nest(&config.app, lift, rule)
+            Stimulus::Timer(timer) => match ReliableTimer::of(timer) {
+                ReliableTimer::Resend(peer) => self.resend(turn.node, peer, outside),
+                ReliableTimer::App(timer) => {
+                    looked = self.act_inside(turn, Stimulus::Timer(timer), outside);
+                }
+            },
+            what => looked = self.act_inside(turn, what, outside),
+        }
+        if turn.settles { self.settle(turn, outside) | looked } else { looked }
     }
 
-    fn send(&mut self, to: NodeId, msg: P::Msg, ctx: &mut Ctx<Reliable<P>>) {
-        let fresh = Outgoing { peer: 0, next: 0, unacknowledged: Sorted::default() };
-        let mut place = Place { incarnation: self.incarnation, to: 0, number: 0, again: false };
-        if to != ctx.me {
-            let out = self.out.get_or_insert(to, fresh);
-            (place.to, place.number) = (out.peer, out.next);
-            out.next += 1;
-            if out.unacknowledged.entries().is_empty() {
-                ctx.set_timer(ReliableTimer::Resend(to), ctx.config.resend);
-            }
-            out.unacknowledged.insert(place.number, msg.clone());
-        }
-        ctx.send(to, ReliableMsg::App(place, msg));
+    fn settle(&mut self, turn: Turn<'_>, outside: &mut dyn Outside) -> bool {
+        let (inside, mut between) = self.between(turn, outside);
+        inside.settle(turn, &mut between)
     }
+
+    fn crash(&mut self, node: NodeId) {
+        self.inside.crash(node);
+        let links = &mut self.links[node.index()];
+        let Links { out, into, .. } =
+            std::mem::replace(links, Links { saved: links.saved, ..Links::default() });
+        let owed = out.into_values().flat_map(|out| out.unacknowledged.into_values());
+        let early = into.into_values().flat_map(|into| into.early.into_values());
+        for message in owed.chain(early) {
+            self.inside.lose(message);
+        }
+    }
+
+    fn repeat(&mut self, message: Handle) {
+        self.messages.add(message);
+    }
+
+    fn lose(&mut self, message: Handle) {
+        if let Some(msg) = self.messages.drop_one(message) {
+            self.release(msg);
+        }
+    }
+
+    fn request(&self, node: NodeId, place: usize) -> Option<Mark> {
+        self.inside.request(node, place)
+    }
+
+    fn requested(&self, node: NodeId, place: usize) -> Option<Box<dyn Shown>> {
+        self.inside.requested(node, place)
+    }
+
+    fn message(&self, message: Handle) -> Box<dyn Message + '_> {
+        Box::new(told(&*self.inside, *self.messages.get(message)))
+    }
+
+    fn timer(&self, node: NodeId, timer: TimerKey) -> Box<dyn Shown + '_> {
+        Box::new(match ReliableTimer::of(timer) {
+            ReliableTimer::Resend(peer) => ReliableTimer::Resend(peer),
+            ReliableTimer::App(timer) => ReliableTimer::App(Name(self.inside.timer(node, timer))),
+        })
+    }
+
+    fn state(&self, node: NodeId) -> Option<Box<dyn erased_serde::Serialize + '_>> {
+        let app = self.inside.state(node)?;
+        let (inside, links) = (&*self.inside, &self.links[node.index()]);
+        let all = |handles: &BTreeMap<u64, Handle>| {
+            handles
+                .iter()
+                .map(|(&number, &handle)| (number, Told(inside.message(handle))))
+                .collect()
+        };
+        let out = links.out.iter().map(|(&peer, out)| {
+            let unacknowledged = all(&out.unacknowledged);
+            (peer, Outgoing { peer: out.peer, next: out.next, unacknowledged })
+        });
+        let into = links.into.iter().map(|(&peer, into)| {
+            let Incoming { incarnation, next, ref early } = *into;
+            (peer, Incoming { incarnation, next, early: all(early) })
+        });
+        Some(Box::new(State {
+            incarnation: links.incarnation,
+            out: out.collect(),
+            into: into.collect(),
+            stable: inside.saved(node).map(Plain),
+            app: Plain(app),
+        }))
+    }
+
+    fn saved(&self, node: NodeId) -> Option<&dyn erased_serde::Serialize> {
+        self.inside.saved(node)
+    }
+
+    fn inside(&self, node: NodeId) -> Option<&dyn Any> {
+        self.inside.inside(node)
+    }
+
+    fn client(&self, node: NodeId) -> &dyn Any {
+        self.inside.client(node)
+    }
+}
+
+impl fmt::Debug for Reliable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reliable").field("resend", &self.resend).finish_non_exhaustive()
+    }
+}
+
+/// Where the effects of the algorithm inside go.
+struct Between<'a> {
+    me: NodeId,
+    topology: &'a Topology,
+    links: &'a mut Links,
+    messages: &'a mut Slab<ReliableMsg<Handle>>,
+    resend: Duration,
+    outside: &'a mut dyn Outside,
+}
+
+impl Outside for Between<'_> {
+    fn send(&mut self, to: NodeId, message: Handle, app: &dyn Message) -> u32 {
+        let incarnation = self.links.incarnation;
+        let fresh = || Outgoing { peer: 0, next: 0, unacknowledged: BTreeMap::new() };
+        let out = self.links.out.entry(to).or_insert_with(fresh);
+        let place = Place { incarnation, to: out.peer, number: out.next, again: false };
+        out.next += 1;
+        if out.unacknowledged.is_empty() {
+            self.outside.set_timer(ReliableTimer::Resend(to).key(), self.resend);
+        }
+        out.unacknowledged.insert(place.number, message);
+        let handle = self.messages.put(ReliableMsg::App(place, message));
+        let copies = self.outside.send(to, handle, &ReliableMsg::App(place, Told(&app)));
+        self.messages.count(handle, copies);
+        // One waits for its acknowledgement, and one is in the message of the links.
+        1 + u32::from(copies > 0)
+    }
+
+    fn broadcast(&mut self, message: Handle, app: &dyn Message) -> u32 {
+        let me = self.me;
+        let peers = self.topology.nodes().filter(|&peer| peer != me);
+        peers.map(|peer| self.send(peer, message, app)).sum()
+    }
+
+    fn notify(&mut self, mark: Mark, notice: &dyn erased_serde::Serialize) -> bool {
+        self.outside.notify(mark, notice)
+    }
+
+    fn set_timer(&mut self, timer: TimerKey, after: Duration) {
+        self.outside.set_timer(ReliableTimer::App(timer).key(), after);
+    }
+
+    fn cancel_timer(&mut self, timer: TimerKey) {
+        self.outside.cancel_timer(ReliableTimer::App(timer).key());
+    }
+
+    fn save(&mut self) -> bool {
+        self.outside.save()
+    }
+
+    fn choose(&mut self, n: u32) -> u32 {
+        self.outside.choose(n)
+    }
+}
+
+/// A message of the links, with what the one inside says instead of its handle.
+fn told(inside: &dyn Host, msg: ReliableMsg<Handle>) -> ReliableMsg<Told<Box<dyn Message + '_>>> {
+    match msg {
+        ReliableMsg::App(place, message) => ReliableMsg::App(place, Told(inside.message(message))),
+        ReliableMsg::Ack { incarnation, by, next } => ReliableMsg::Ack { incarnation, by, next },
+    }
+}
+
+impl<M: Message> Message for ReliableMsg<Told<M>> {
+    fn label(&self) -> &'static str {
+        match self {
+            Self::App(_, Told(app)) => app.label(),
+            Self::Ack { .. } => "Ack",
+        }
+    }
+
+    fn charge(&self, from: NodeId, to: NodeId) -> Charge {
+        match self {
+            Self::App(Place { again: true, .. }, _) | Self::Ack { .. } => Charge::Nobody,
+            Self::App(_, Told(app)) => app.charge(from, to),
+        }
+    }
+
+    fn contents(&self) -> &dyn erased_serde::Serialize {
+        self
+    }
+}
+
+/// A message inside, which is written down as what it says.
+struct Told<M>(M);
+
+impl<M: Message> Serialize for Told<M> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        erased_serde::serialize(self.0.contents(), serializer)
+    }
+}
+
+/// A timer inside, under its name.
+struct Name<'a>(Box<dyn Shown + 'a>);
+
+impl fmt::Debug for Name<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Serialize for Name<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        erased_serde::serialize(&*self.0, serializer)
+    }
+}
+
+/// What can be written down.
+struct Plain<T>(T);
+
+impl<T: std::ops::Deref<Target: erased_serde::Serialize>> Serialize for Plain<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        erased_serde::serialize(&*self.0, serializer)
+    }
+}
+
+/// The state of a node as it is written down.
+#[derive(Serialize)]
+#[serde(bound = "")]
+struct State<'a> {
+    incarnation: u32,
+    out: BTreeMap<NodeId, Outgoing<Told<Box<dyn Message + 'a>>>>,
+    into: BTreeMap<NodeId, Incoming<Told<Box<dyn Message + 'a>>>>,
+    stable: Option<Plain<&'a dyn erased_serde::Serialize>>,
+    app: Plain<Box<dyn erased_serde::Serialize + 'a>>,
 }

@@ -2,17 +2,17 @@
 //! them is decided about, and rules are told the time and the choices that were decided.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use conclave_protocol::{Decision, Effect, Effects, NodeId, Protocol, Time};
+use conclave_protocol::{Decision, Handle, Mark, Message, NodeId, Outside, Time, TimerKey};
+use erased_serde::Serialize;
 
-use crate::environment::Outside;
+use crate::environment::{Envelope, Executor};
 
 /// What takes the place of the calendar and of chance.
-pub(crate) struct Course<P: Protocol> {
-    /// Where each link's messages are. The tree knows nothing of messages: it would be compiled for each kind.
-    links: BTreeMap<(NodeId, NodeId), usize>,
+pub(crate) struct Course {
     /// The messages on their way, by link, in the order they were sent.
-    messages: Vec<Vec<Message<P>>>,
+    links: BTreeMap<(NodeId, NodeId), Vec<Envelope>>,
     /// The most that were to come at any time.
     pub(crate) most: usize,
     /// What clocks show in this step.
@@ -27,21 +27,10 @@ pub(crate) struct Course<P: Protocol> {
     why_not: Option<String>,
 }
 
-/// A message on its way.
-#[derive(Clone)]
-pub(crate) struct Message<P: Protocol> {
-    pub(crate) msg: P::Msg,
-    pub(crate) serial: u32,
-    pub(crate) owner: u32,
-    pub(crate) lamport: u32,
-    pub(crate) label: u8,
-}
-
-impl<P: Protocol> Default for Course<P> {
+impl Default for Course {
     fn default() -> Self {
         Self {
             links: BTreeMap::new(),
-            messages: Vec::new(),
             most: 0,
             clock: Time::ZERO,
             shown: BTreeMap::new(),
@@ -52,7 +41,7 @@ impl<P: Protocol> Default for Course<P> {
     }
 }
 
-impl<P: Protocol> Course<P> {
+impl Course {
     /// Has the next step go as decided.
     pub(crate) fn turn(&mut self, decision: &Decision) {
         self.clock = decision.clock;
@@ -66,18 +55,14 @@ impl<P: Protocol> Course<P> {
     }
 
     /// The messages on their way from one node to another, in the order they were sent.
-    pub(crate) fn link(&mut self, from: NodeId, to: NodeId) -> &mut Vec<Message<P>> {
-        let at = *self.links.entry((from, to)).or_insert(self.messages.len());
-        if at == self.messages.len() {
-            self.messages.push(Vec::new());
-        }
-        &mut self.messages[at]
+    pub(crate) fn link(&mut self, from: NodeId, to: NodeId) -> &mut Vec<Envelope> {
+        self.links.entry((from, to)).or_default()
     }
 
     /// How many messages are on their way to nodes that satisfy the condition.
     pub(crate) fn under_way(&self, to: impl Fn(NodeId) -> bool) -> usize {
         let links = self.links.iter().filter(|((_, receiver), _)| to(*receiver));
-        links.map(|(_, &at)| self.messages[at].len()).sum()
+        links.map(|(_, messages)| messages.len()).sum()
     }
 
     /// What the clock of a node shows in this step: never less than before, for rules rely on it.
@@ -108,43 +93,61 @@ impl<P: Protocol> Course<P> {
     }
 }
 
-/// The world as the effects of one rule change it, in a step that was decided about.
-pub(crate) struct Decided<'a, P: Protocol>(pub(crate) Outside<'a, P>);
+/// Carries out the effects of one rule, in a step that was decided about.
+pub(crate) struct Decided<'a>(pub(crate) Executor<'a>);
 
-impl<P: Protocol> Decided<'_, P> {
-    fn course(&mut self) -> &mut Course<P> {
+impl Decided<'_> {
+    fn course(&mut self) -> &mut Course {
         self.0.environment.course.as_mut().expect("the run follows decisions")
     }
 
-    fn send(&mut self, to: NodeId, msg: P::Msg, copy: bool) {
-        if self.course().leaves() {
-            self.0.send(to, msg, copy);
+    fn send_copy(&mut self, to: NodeId, handle: Handle, message: &dyn Message, copy: bool) -> u32 {
+        if !self.course().leaves() {
+            return 0;
         }
+        let label = self.0.name(message);
+        self.0.send_copy(to, handle, message, label, copy)
+    }
+
+    /// Whether the last message has left, which is the last thing that happens.
+    fn is_over(&mut self) -> bool {
+        self.course().left == Some(0)
     }
 }
 
-impl<P: Protocol> Effects<P> for Decided<'_, P> {
-    fn emit(&mut self, effect: Effect<P>) {
-        match effect {
-            Effect::Send { to, msg } => self.send(to, msg, false),
-            Effect::Broadcast(msg) => {
-                let (me, mut copy) = (self.0.me, false);
-                for to in self.0.topology.nodes().filter(|&to| to != me) {
-                    self.send(to, msg.clone(), copy);
-                    copy = true;
-                }
-            }
-            // The last message that leaves is the last thing that happens.
-            _ if self.course().left == Some(0) => {}
-            // It runs until it is decided that it has run out, however long that takes.
-            Effect::SetTimer { timer, .. } => {
-                let timers = &mut self.0.local.timers;
-                if timers.iter().all(|(running, _)| *running != timer) {
-                    timers.push((timer, 0));
-                }
-            }
-            effect => self.0.emit(effect),
+impl Outside for Decided<'_> {
+    fn send(&mut self, to: NodeId, handle: Handle, message: &dyn Message) -> u32 {
+        self.send_copy(to, handle, message, false)
+    }
+
+    fn broadcast(&mut self, handle: Handle, message: &dyn Message) -> u32 {
+        let (me, mut copies, mut copy) = (self.0.me, 0, false);
+        for to in self.0.topology.nodes().filter(|&to| to != me) {
+            copies += self.send_copy(to, handle, message, copy);
+            copy = true;
         }
+        copies
+    }
+
+    fn notify(&mut self, mark: Mark, notice: &dyn Serialize) -> bool {
+        !self.is_over() && self.0.notify(mark, notice)
+    }
+
+    /// It runs until it is decided that it has run out, however long that takes.
+    fn set_timer(&mut self, timer: TimerKey, _: Duration) {
+        if !self.is_over() && self.0.local.timers.iter().all(|(running, _)| *running != timer) {
+            self.0.local.timers.push((timer, 0));
+        }
+    }
+
+    fn cancel_timer(&mut self, timer: TimerKey) {
+        if !self.is_over() {
+            self.0.cancel_timer(timer);
+        }
+    }
+
+    fn save(&mut self) -> bool {
+        !self.is_over()
     }
 
     fn choose(&mut self, n: u32) -> u32 {

@@ -5,22 +5,22 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use conclave_protocol::{
-    Channels, Effect, Effects, Marked, NodeId, Protocol, Ranks, Time, Topology, label,
+    Channels, Handle, Mark, Message, NodeId, Outside, Ranks, Time, TimerKey, Topology,
 };
-use serde::Serialize;
+use erased_serde::Serialize;
 
-use crate::course::{Course, Message};
+use crate::course::Course;
 use crate::delay::Medium;
 use crate::{Calendar, Class, Event, Key, Owner, Record, Rng, RunSpec, Stats, Trace, Tracing};
 
 /// Everything that is not at a node.
-pub(crate) struct Environment<P: Protocol> {
+pub(crate) struct Environment {
     pub(crate) now: Time,
     seq: u64,
     serial: u32,
-    queue: Calendar<Pending<P>>,
+    queue: Calendar<Pending>,
     /// In a run that follows decisions: what there is instead of the calendar and of chance.
-    pub(crate) course: Option<Box<Course<P>>>,
+    pub(crate) course: Option<Box<Course>>,
     rng: Rng,
     medium: Medium,
     /// Whether messages of one link have to be kept in order, which delays alone do not.
@@ -49,29 +49,34 @@ pub(crate) struct Environment<P: Protocol> {
     pub(crate) until: Time,
     pub(crate) events: u64,
     /// What the application of the acting node has been told; reused from step to step.
-    pub(crate) notices: Vec<P::Notice>,
+    pub(crate) notices: Vec<Mark>,
 }
 
 /// Something that will happen at a node.
-pub(crate) enum Pending<P: Protocol> {
-    Message {
-        msg: P::Msg,
-        serial: u32,
-        owner: u32,
-        lamport: u32,
-        label: u8,
-    },
-    Timer(P::Timer),
+#[derive(Clone, Copy)]
+pub(crate) enum Pending {
+    Message(Envelope),
+    Timer,
     Ask,
     Suspect(NodeId),
     Restore(NodeId),
     /// An item of the plan that is an event of this node, put off while it paused.
-    Told(usize),
+    Told(u32),
     /// An item of the plan; at node 0, for want of a better place.
-    Happening(usize),
+    Happening(u32),
 }
 
-impl<P: Protocol> Environment<P> {
+/// A message on its way, with what the trace says about it.
+#[derive(Clone, Copy)]
+pub(crate) struct Envelope {
+    pub(crate) message: Handle,
+    pub(crate) serial: u32,
+    pub(crate) owner: u32,
+    pub(crate) lamport: u32,
+    pub(crate) label: u8,
+}
+
+impl Environment {
     pub(crate) fn new(spec: &RunSpec) -> Self {
         let n = spec.setup.n();
         let ranks = Ranks::new(&spec.setup.attributes);
@@ -114,7 +119,7 @@ impl<P: Protocol> Environment<P> {
         class: Class,
         by: NodeId,
         id: NodeId,
-        pending: Pending<P>,
+        pending: Pending,
     ) -> u64 {
         self.seq += 1;
         self.queue.push(Key::new(at, class, by, self.seq), id, pending);
@@ -122,14 +127,14 @@ impl<P: Protocol> Environment<P> {
     }
 
     /// Has an event happen now that was put off.
-    pub(crate) fn reschedule(&mut self, key: Key, id: NodeId, pending: Pending<P>) {
+    pub(crate) fn reschedule(&mut self, key: Key, id: NodeId, pending: Pending) {
         // The number stays: it is how timers and requests are recognised.
         self.queue.push(key.postponed(self.now), id, pending);
     }
 
     /// Takes the next event.
     #[inline(always)]
-    pub(crate) fn pop(&mut self) -> Option<(Key, NodeId, Pending<P>)> {
+    pub(crate) fn pop(&mut self) -> Option<(Key, NodeId, Pending)> {
         self.queue.pop()
     }
 
@@ -173,11 +178,11 @@ impl<P: Protocol> Environment<P> {
     }
 }
 
-/// What is at a node beside the algorithm's state and the application.
-pub(crate) struct Local<P: Protocol> {
-    pub(crate) stable: Option<P::Stable>,
+/// What is at a node beside what its host keeps.
+pub(crate) struct Local {
+    pub(crate) up: bool,
     /// Running timers, each with the event that ends it.
-    pub(crate) timers: Vec<(P::Timer, u64)>,
+    pub(crate) timers: Vec<(TimerKey, u64)>,
     /// The event by which the application makes its next request.
     pub(crate) ask: Option<u64>,
     pub(crate) lamport: u32,
@@ -186,16 +191,16 @@ pub(crate) struct Local<P: Protocol> {
     /// Whether it has asked for the critical section and not left it.
     pub(crate) outstanding: bool,
     /// What waits for a paused node.
-    pub(crate) backlog: Option<Backlog<P>>,
+    pub(crate) backlog: Option<Backlog>,
 }
 
 /// Events put off, with their keys.
-pub(crate) type Backlog<P> = Box<Vec<(Key, Pending<P>)>>;
+pub(crate) type Backlog = Box<Vec<(Key, Pending)>>;
 
-impl<P: Protocol> Local<P> {
+impl Local {
     pub(crate) fn new(skew: i32) -> Self {
         Self {
-            stable: None,
+            up: false,
             timers: Vec::new(),
             ask: None,
             lamport: 0,
@@ -206,56 +211,62 @@ impl<P: Protocol> Local<P> {
     }
 }
 
-/// The world as the effects of one rule change it.
-pub(crate) struct Outside<'a, P: Protocol> {
+/// Carries out the effects of one rule.
+pub(crate) struct Executor<'a> {
     pub(crate) me: NodeId,
     /// Whose entry the event belongs to that the rule answers, [packed](Owner::pack).
     pub(crate) cause: u32,
     pub(crate) topology: &'a Topology,
-    pub(crate) environment: &'a mut Environment<P>,
-    pub(crate) local: &'a mut Local<P>,
+    pub(crate) environment: &'a mut Environment,
+    pub(crate) local: &'a mut Local,
 }
 
-impl<P: Protocol> Effects<P> for Outside<'_, P> {
-    fn emit(&mut self, effect: Effect<P>) {
-        match effect {
-            Effect::Send { to, msg } => self.send(to, msg, false),
-            Effect::Broadcast(msg) => {
-                let mut copy = false;
-                for to in (0..self.topology.len()).map(NodeId) {
-                    if to != self.me {
-                        self.send(to, msg.clone(), copy);
-                        copy = true;
-                    }
-                }
-            }
-            Effect::Notify(notice) => {
-                let environment = &mut *self.environment;
-                if environment.tracing == Tracing::Full {
-                    environment.trace.notes.insert(environment.trace.records.len(), json(&notice));
-                }
-                environment.record(self.me, &mut self.local.lamport, Event::Notice(notice.mark()));
-                environment.notices.push(notice);
-            }
-            Effect::SetTimer { timer, after } => {
-                let at = self.environment.now + unskewed(after, self.local.skew);
-                let seq = self.environment.schedule(
-                    at,
-                    Class::Timer,
-                    self.me,
-                    self.me,
-                    Pending::Timer(timer),
-                );
-                match self.local.timers.iter_mut().find(|(running, _)| *running == timer) {
-                    Some(running) => running.1 = seq,
-                    None => self.local.timers.push((timer, seq)),
-                }
-            }
-            Effect::CancelTimer(timer) => {
-                self.local.timers.retain(|(running, _)| *running != timer);
-            }
-            Effect::Save(stable) => self.local.stable = Some(stable),
+impl Outside for Executor<'_> {
+    fn send(&mut self, to: NodeId, handle: Handle, message: &dyn Message) -> u32 {
+        let label = self.name(message);
+        self.send_copy(to, handle, message, label, false)
+    }
+
+    fn broadcast(&mut self, handle: Handle, message: &dyn Message) -> u32 {
+        if self.topology.len() == 1 {
+            return 0;
         }
+        let (label, mut copies, mut copy) = (self.name(message), 0, false);
+        for to in (0..self.topology.len()).map(NodeId) {
+            if to != self.me {
+                copies += self.send_copy(to, handle, message, label, copy);
+                copy = true;
+            }
+        }
+        copies
+    }
+
+    fn notify(&mut self, mark: Mark, notice: &dyn Serialize) -> bool {
+        let environment = &mut *self.environment;
+        if environment.tracing == Tracing::Full {
+            environment.trace.notes.insert(environment.trace.records.len(), json(notice));
+        }
+        environment.record(self.me, &mut self.local.lamport, Event::Notice(mark));
+        environment.notices.push(mark);
+        true
+    }
+
+    fn set_timer(&mut self, timer: TimerKey, after: Duration) {
+        let at = self.environment.now + unskewed(after, self.local.skew);
+        let (class, pending) = (Class::Timer, Pending::Timer);
+        let seq = self.environment.schedule(at, class, self.me, self.me, pending);
+        match self.local.timers.iter_mut().find(|(running, _)| *running == timer) {
+            Some(running) => running.1 = seq,
+            None => self.local.timers.push((timer, seq)),
+        }
+    }
+
+    fn cancel_timer(&mut self, timer: TimerKey) {
+        self.local.timers.retain(|(running, _)| *running != timer);
+    }
+
+    fn save(&mut self) -> bool {
+        true
     }
 
     fn choose(&mut self, n: u32) -> u32 {
@@ -263,8 +274,25 @@ impl<P: Protocol> Effects<P> for Outside<'_, P> {
     }
 }
 
-impl<P: Protocol> Outside<'_, P> {
-    pub(crate) fn send(&mut self, to: NodeId, msg: P::Msg, copy: bool) {
+impl Executor<'_> {
+    /// The label of a message in the trace, if it is recorded.
+    #[inline(always)]
+    pub(crate) fn name(&mut self, message: &dyn Message) -> u8 {
+        match self.environment.tracing {
+            Tracing::Off | Tracing::Counts => 0,
+            _ => self.environment.trace.label(message.label()),
+        }
+    }
+
+    /// Sends a message to one node. Returns how many are on their way.
+    pub(crate) fn send_copy(
+        &mut self,
+        to: NodeId,
+        handle: Handle,
+        message: &dyn Message,
+        label: u8,
+        copy: bool,
+    ) -> u32 {
         let environment = &mut *self.environment;
         if !self.topology.is_complete() {
             let (me, topology) = (self.me, self.topology);
@@ -275,16 +303,14 @@ impl<P: Protocol> Outside<'_, P> {
         let serial = environment.serial;
         environment.serial = environment.serial.wrapping_add(1);
         self.local.lamport += 1;
-        let (lamport, mut owner, mut name) = (self.local.lamport, 0, 0);
+        let (lamport, mut owner) = (self.local.lamport, 0);
         if environment.tracing == Tracing::Counts {
-            environment.trace.count(label(&msg));
+            environment.trace.count(message.label());
         } else if environment.tracing != Tracing::Off {
-            let charge = P::charge(&msg, self.me, to);
+            let charge = message.charge(self.me, to);
             owner = Owner::resolve(charge, self.cause, self.me, to);
-            let label = environment.trace.label(label(&msg));
-            name = label;
             let bytes = match environment.tracing {
-                Tracing::Sizes | Tracing::Full => size(&msg),
+                Tracing::Sizes | Tracing::Full => size(message.contents()),
                 _ => 0,
             };
             environment.trace.records.push(Record::send(
@@ -299,14 +325,15 @@ impl<P: Protocol> Outside<'_, P> {
                 copy,
             ));
             if environment.tracing == Tracing::Full {
-                environment.trace.messages.push(json(&msg));
+                environment.trace.messages.push(json(message.contents()));
             }
         }
+        let envelope = Envelope { message: handle, serial, owner, lamport, label };
         if environment.lossy {
-            if environment.is_lost(self.me, to, &msg) {
+            if environment.is_lost(self.me, to, message) {
                 environment.stats.lost += 1;
                 if environment.tracing >= Tracing::Events {
-                    let event = Event::Lose { to, serial, label: name };
+                    let event = Event::Lose { to, serial, label };
                     environment.trace.records.push(Record::new(
                         environment.now,
                         self.me,
@@ -314,44 +341,39 @@ impl<P: Protocol> Outside<'_, P> {
                         event,
                     ));
                 }
-                return;
+                return 0;
             }
             if let Some(course) = &mut environment.course {
-                let message = Message { msg, serial, owner, lamport, label: name };
-                course.link(self.me, to).push(message);
-                return;
+                course.link(self.me, to).push(envelope);
+                return 1;
             }
         }
+        let mut copies = 1;
         if environment.duplication > 0 && environment.rng.chance(environment.duplication) {
-            let msg = msg.clone();
-            let again = Pending::Message { msg, serial, owner, lamport, label: name };
-            environment.dispatch(self.me, to, again);
+            environment.dispatch(self.me, to, envelope);
+            copies += 1;
         }
-        environment.dispatch(
-            self.me,
-            to,
-            Pending::Message { msg, serial, owner, lamport, label: name },
-        );
+        environment.dispatch(self.me, to, envelope);
+        copies
     }
 }
 
-impl<P: Protocol> Environment<P> {
+impl Environment {
     /// Puts a message on its way.
     #[inline(always)]
-    fn dispatch(&mut self, from: NodeId, to: NodeId, message: Pending<P>) {
+    fn dispatch(&mut self, from: NodeId, to: NodeId, envelope: Envelope) {
         let at = self.medium.arrival(from, to, self.now, &mut self.rng);
         let at = if self.ordered { self.links.arrival(from, to, at) } else { at };
-        self.schedule(at, Class::Message, from, to, message);
+        self.schedule(at, Class::Message, from, to, Pending::Message(envelope));
     }
 
     /// Whether the network loses this message: by partition, by chance, or by plan.
-    fn is_lost(&mut self, from: NodeId, to: NodeId, msg: &P::Msg) -> bool {
-        self.apart(from, to) || self.rng.chance(self.loss) || self.loses(msg)
+    fn is_lost(&mut self, from: NodeId, to: NodeId, message: &dyn Message) -> bool {
+        self.apart(from, to) || self.rng.chance(self.loss) || self.loses(message.label())
     }
 
     /// Whether the plan says to lose this message; if so, only this one.
-    fn loses(&mut self, msg: &P::Msg) -> bool {
-        let name = label(msg);
+    fn loses(&mut self, name: &str) -> bool {
         let planned = self.lose.iter().position(|lost| lost == name);
         planned.map(|i| self.lose.remove(i)).is_some()
     }
@@ -402,11 +424,11 @@ fn unskewed(after: Duration, skew: i32) -> Duration {
     Duration::from_nanos((after.as_nanos() * 1_000_000 / rate) as u64)
 }
 
-fn size(msg: &impl Serialize) -> u32 {
-    let size = postcard::experimental::serialized_size(msg).expect("messages can be serialised");
+fn size(msg: &dyn Serialize) -> u32 {
+    let size = postcard::experimental::serialized_size(&msg).expect("messages can be serialised");
     u32::try_from(size).unwrap_or(u32::MAX).min(Event::MOST_BYTES)
 }
 
-pub(crate) fn json(value: &impl Serialize) -> Box<str> {
-    serde_json::to_string(value).expect("plain data can be serialised").into_boxed_str()
+pub(crate) fn json(value: &dyn Serialize) -> Box<str> {
+    serde_json::to_string(&value).expect("plain data can be serialised").into_boxed_str()
 }

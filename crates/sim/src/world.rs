@@ -1,10 +1,11 @@
+use std::any::Any;
+
 use conclave_protocol::{
-    Client, Ctx, Entry, Input, Mark, Marked, NodeId, Protocol, Reliable, ReliableConfig, Time,
-    Topology, label,
+    Algorithm, Host, Mark, NodeId, Outside, Reliable, Stimulus, Time, TimerKey, Topology, Turn,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::environment::{Environment, Local, Outside, Pending, json, skewed};
+use crate::environment::{Envelope, Environment, Executor, Local, Pending, json, skewed};
 use crate::workload::Agenda;
 use crate::{Action, Class, Event, Faults, Owner, Record, Rng, RunSpec, SpecError, Trace, Tracing};
 
@@ -12,33 +13,23 @@ mod follow;
 #[cfg(test)]
 mod tests;
 
-/// Runs an algorithm of the catalogue as specified.
-pub fn run<P, C>(entry: &Entry<P>, spec: &RunSpec) -> Result<Outcome, SpecError>
-where
-    P: Protocol,
-    C: Client<P> + Client<Reliable<P>>,
-{
-    spec.validate(&entry.info)?;
-    let config = (entry.config)(&spec.setup)?;
+/// Runs an algorithm as specified.
+pub fn run(algorithm: &dyn Algorithm, spec: &RunSpec) -> Result<Outcome, SpecError> {
+    spec.validate(algorithm.info())?;
+    let host = algorithm.host(&spec.setup)?;
     if spec.reliable {
         // A round trip, and a little more.
         let resend = spec.delays.typical() * 2 + spec.setup.processing + spec.setup.delay;
-        let config = ReliableConfig { resend, app: config };
-        finish::<Reliable<P>, C>(config, spec)
+        finish(Box::new(Reliable::new(host, spec.setup.n(), resend)), spec)
     } else {
-        finish::<P, C>(config, spec)
+        finish(host, spec)
     }
 }
 
-fn finish<P: Protocol, C: Client<P>>(
-    config: P::Config,
-    spec: &RunSpec,
-) -> Result<Outcome, SpecError> {
+fn finish(host: Box<dyn Host>, spec: &RunSpec) -> Result<Outcome, SpecError> {
     match &spec.decisions {
-        Some(decisions) => {
-            World::<P, C>::new(config, &spec.left_alone()).follow(decisions, spec.setup.delay)
-        }
-        None => Ok(World::<P, C>::new(config, spec).finish()),
+        Some(decisions) => World::new(host, &spec.left_alone()).follow(decisions, spec.setup.delay),
+        None => Ok(World::new(host, spec).finish()),
     }
 }
 
@@ -86,11 +77,11 @@ pub struct Stats {
 }
 
 /// A system of nodes, in the middle of a run.
-pub struct World<P: Protocol, C> {
+pub struct World {
     topology: Topology,
-    config: P::Config,
-    nodes: Vec<Node<P, C>>,
-    environment: Environment<P>,
+    host: Box<dyn Host>,
+    nodes: Vec<Local>,
+    environment: Environment,
     agenda: Agenda,
     plan: Vec<Action>,
     /// How many of these the run waits for; the rest came by chance.
@@ -100,16 +91,10 @@ pub struct World<P: Protocol, C> {
 /// Faults at random are drawn ahead for this long at most: a quarter of an hour.
 const LONGEST: Time = Time::from_nanos(900_000_000_000);
 
-struct Node<P: Protocol, C> {
-    /// `None` while the node is down.
-    state: Option<P>,
-    client: C,
-    local: Local<P>,
-}
-
-impl<P: Protocol, C: Client<P>> World<P, C> {
-    /// A system at the beginning of its run. If decisions are to be followed, [`run()`] does that.
-    pub fn new(config: P::Config, spec: &RunSpec) -> Self {
+impl World {
+    /// A system at the beginning of its run, whose nodes `host` has, all of them down. If decisions
+    /// are to be followed, [`run()`] does that.
+    pub fn new(host: Box<dyn Host>, spec: &RunSpec) -> Self {
         let topology = spec.setup.topology.clone();
         let n = topology.len();
         let rng = Rng::new(spec.seed);
@@ -121,10 +106,9 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
             0 => 0,
             _ => skews.below(2 * u64::from(skew) + 1) as i32 - skew as i32,
         };
-        let node = |_| Node { state: None, client: C::default(), local: Local::new(fast()) };
         let mut world = Self {
-            config,
-            nodes: (0..n).map(node).collect(),
+            host,
+            nodes: (0..n).map(|_| Local::new(fast())).collect(),
             agenda: Agenda::new(spec.workload.clone(), n, rng.fork(1)),
             plan: plan.iter().map(|happening| happening.action.clone()).collect(),
             planned,
@@ -132,27 +116,27 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
             environment: Environment::new(spec),
         };
         for (i, happening) in plan.iter().enumerate() {
-            let pending = Pending::Happening(i);
+            let pending = Pending::Happening(i as u32);
             world.environment.schedule(happening.at, Class::Fault, NodeId(0), NodeId(0), pending);
         }
         for id in world.topology.nodes() {
             let remaining = world.agenda.remaining(id);
             world.environment.open =
                 world.environment.open.zip(remaining).map(|(open, more)| open + more);
-            world.boot(id, None);
+            world.boot(id, true);
         }
         world.environment.note_served();
         world
     }
 
-    /// The applications.
-    pub fn clients(&self) -> impl Iterator<Item = &C> {
-        self.nodes.iter().map(|node| &node.client)
+    /// The application at a node, if that is a `C`.
+    pub fn client<C: Any>(&self, id: NodeId) -> Option<&C> {
+        self.host.client(id).downcast_ref()
     }
 
-    /// The state of a node, unless it is down.
-    pub fn state(&self, id: NodeId) -> Option<&P> {
-        self.nodes[id.index()].state.as_ref()
+    /// The state of a node, unless it is down, if that is a `P`.
+    pub fn state<P: Any>(&self, id: NodeId) -> Option<&P> {
+        self.host.inside(id)?.downcast_ref()
     }
 
     /// The present moment.
@@ -201,71 +185,67 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
         let Some((key, id, pending)) = environment.pop() else { return Some(End::Quiet) };
         environment.now = key.at;
         let node = &mut self.nodes[id.index()];
-        if let Some(backlog) = &mut node.local.backlog
+        if let Some(backlog) = &mut node.backlog
             && !matches!(pending, Pending::Happening(_))
         {
             backlog.push((key, pending));
             return None;
         }
         match pending {
-            Pending::Message { msg, serial, owner, lamport, label } => {
-                self.arrive(key.sender(), id, msg, serial, owner, lamport, label);
-            }
-            Pending::Timer(timer) => {
-                let running = node.local.timers.iter().position(|&(_, seq)| seq == key.number());
+            Pending::Message(envelope) => self.arrive(key.sender(), id, envelope),
+            Pending::Timer => {
+                let running = node.timers.iter().position(|&(_, seq)| seq == key.number());
                 if let Some(i) = running {
-                    node.local.timers.swap_remove(i);
+                    let (timer, _) = node.timers.swap_remove(i);
                     self.run_out(id, timer);
                 }
             }
             Pending::Ask => {
-                if node.local.ask != Some(key.number()) || node.state.is_none() {
+                if node.ask != Some(key.number()) || !node.up {
                     return None;
                 }
-                node.local.ask = None;
-                let request = node.client.requests().into_iter().next();
-                if let Some(request) = request {
-                    let mark = request.mark();
-                    node.client.on_request(&request);
+                node.ask = None;
+                if let Some(mark) = self.host.request(id, 0) {
                     let due = self.agenda.due(id).filter(|_| mark == Mark::Asked);
                     self.agenda.asked(id, mark);
                     match mark {
-                        Mark::Asked => node.local.outstanding = true,
+                        Mark::Asked => node.outstanding = true,
                         // Asked and finished at once, as far as serving goes.
                         Mark::Called | Mark::Other => environment.close(),
-                        _ if std::mem::take(&mut node.local.outstanding) => environment.close(),
+                        _ if std::mem::take(&mut node.outstanding) => environment.close(),
                         _ => {}
                     }
                     let begun = environment.trace.records.len();
-                    self.input(id, Event::Request(mark), Owner::Node(id), Input::Request(request));
+                    self.input(id, Event::Request(mark), Owner::Node(id), Stimulus::Ask(0));
                     if let Some(due) = due {
                         self.environment.trace.records.change(begun, |asked| asked.overdue(due));
                     }
-                    if self.nodes[id.index()].local.ask.is_none() {
+                    if self.nodes[id.index()].ask.is_none() {
                         self.look_ahead(id);
                     }
                 }
             }
             Pending::Suspect(peer) => {
                 // A detector that is told late does not suspect who is back already.
-                if self.nodes[peer.index()].state.is_none() {
-                    self.input(id, Event::Suspect(peer), Owner::Node(id), Input::Suspect(peer));
+                if !self.nodes[peer.index()].up {
+                    self.input(id, Event::Suspect(peer), Owner::Node(id), Stimulus::Suspect(peer));
                 }
             }
             Pending::Restore(peer) => {
-                if self.nodes[peer.index()].state.is_some() {
-                    self.input(id, Event::Restore(peer), Owner::Node(id), Input::Restore(peer));
+                if self.nodes[peer.index()].up {
+                    self.input(id, Event::Restore(peer), Owner::Node(id), Stimulus::Restore(peer));
                 }
             }
-            Pending::Told(item) => self.happen(self.plan[item].clone()),
+            Pending::Told(item) => self.happen(self.plan[item as usize].clone()),
             Pending::Happening(item) => {
-                if item < self.planned {
+                let action = &self.plan[item as usize];
+                if (item as usize) < self.planned {
                     environment.close();
                 }
-                let told = self.plan[item].told().map(|told| &mut self.nodes[told.index()].local);
+                let told = action.told().map(|told| &mut self.nodes[told.index()]);
                 match told.and_then(|local| local.backlog.as_mut()) {
                     Some(backlog) => backlog.push((key, Pending::Told(item))),
-                    None => self.happen(self.plan[item].clone()),
+                    None => self.happen(action.clone()),
                 }
             }
         }
@@ -274,67 +254,55 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
 
     /// A message reaches its receiver, unless that is down or cut off.
     #[inline(always)]
-    #[expect(clippy::too_many_arguments, reason = "what a message on its way is made of")]
-    fn arrive(
-        &mut self,
-        from: NodeId,
-        id: NodeId,
-        msg: P::Msg,
-        serial: u32,
-        owner: u32,
-        lamport: u32,
-        label: u8,
-    ) {
+    fn arrive(&mut self, from: NodeId, id: NodeId, envelope: Envelope) {
         let (node, environment) = (&mut self.nodes[id.index()], &mut self.environment);
-        if node.state.is_none() || environment.lossy && environment.apart(from, id) {
-            self.lose(from, id, serial, label);
+        if !node.up || environment.lossy && environment.apart(from, id) {
+            self.lose(from, id, envelope);
             return;
         }
+        let Envelope { message, serial, owner, lamport, label } = envelope;
         environment.stats.delivered += 1;
-        node.local.lamport = node.local.lamport.max(lamport);
+        node.lamport = node.lamport.max(lamport);
         environment.stats.events += 1;
         let begun = environment.trace.records.len();
-        node.local.lamport += 1;
+        node.lamport += 1;
         if environment.tracing >= Tracing::Events {
-            let (now, lamport) = (environment.now, node.local.lamport);
+            let (now, lamport) = (environment.now, node.lamport);
             let record = Record::deliver(now, id, lamport, from, serial, label);
             environment.trace.records.push(record);
         }
-        self.react(id, owner, begun, Input::Message { from, msg });
+        self.react(id, owner, begun, Stimulus::Message { from, message });
     }
 
     /// A timer of a node runs out.
-    fn run_out(&mut self, id: NodeId, timer: P::Timer) {
+    fn run_out(&mut self, id: NodeId, timer: TimerKey) {
         let environment = &mut self.environment;
         let label = match environment.tracing {
             Tracing::Off | Tracing::Counts => 0,
-            _ => environment.trace.label(label(&timer)),
+            _ => environment.trace.label(self.host.timer(id, timer).label()),
         };
-        self.input(id, Event::Timer { label }, Owner::Node(id), Input::Timer(timer));
+        self.input(id, Event::Timer { label }, Owner::Node(id), Stimulus::Timer(timer));
     }
 
     fn happen(&mut self, action: Action) {
         self.environment.lossy |= matches!(action, Action::Partition(_) | Action::Lose { .. });
         match action {
             Action::Crash(id) => self.crash(id),
-            Action::Recover(id) => {
-                let saved = self.nodes[id.index()].local.stable.clone();
-                self.recover(id, saved, Event::Recover);
-            }
-            Action::RecoverEmpty(id) => self.recover(id, None, Event::RecoverEmpty),
+            Action::Recover(id) => self.recover(id, true, Event::Recover),
+            Action::RecoverEmpty(id) => self.recover(id, false, Event::RecoverEmpty),
             Action::Reset(id) => {
                 self.crash(id);
-                self.recover(id, None, Event::RecoverEmpty);
+                self.recover(id, false, Event::RecoverEmpty);
             }
             Action::Pause(id) => {
                 let node = &mut self.nodes[id.index()];
-                if node.state.is_some() && node.local.backlog.is_none() {
-                    node.local.backlog = Some(Box::default());
+                if node.up && node.backlog.is_none() {
+                    node.backlog = Some(Box::default());
                     self.note(id, Event::Pause);
                 }
             }
             Action::Resume(id) => {
-                if let Some(backlog) = self.nodes[id.index()].local.backlog.take() {
+                if let Some(backlog) = self.nodes[id.index()].backlog.take() {
                     self.note(id, Event::Resume);
                     for (key, pending) in *backlog {
                         self.environment.reschedule(key, id, pending);
@@ -359,39 +327,39 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
                 self.note(NodeId(0), Event::Heal);
             }
             Action::Suspect { node, peer } => {
-                self.input(node, Event::Suspect(peer), Owner::Node(node), Input::Suspect(peer));
+                self.input(node, Event::Suspect(peer), Owner::Node(node), Stimulus::Suspect(peer));
             }
             Action::Trust { node, peer } => {
-                self.input(node, Event::Restore(peer), Owner::Node(node), Input::Restore(peer));
+                self.input(node, Event::Restore(peer), Owner::Node(node), Stimulus::Restore(peer));
             }
             Action::Lose { label } => self.environment.lose.push(label),
             Action::Join { node, sponsor } => {
-                self.input(node, Event::Join(sponsor), Owner::Nobody, Input::Join(sponsor));
+                self.input(node, Event::Join(sponsor), Owner::Nobody, Stimulus::Join(sponsor));
             }
             Action::Leave(node) => {
-                self.input(node, Event::Leave, Owner::Nobody, Input::Leave);
+                self.input(node, Event::Leave, Owner::Nobody, Stimulus::Leave);
             }
         }
     }
 
     fn crash(&mut self, id: NodeId) {
         let node = &mut self.nodes[id.index()];
-        if node.state.take().is_none() {
+        if !std::mem::take(&mut node.up) {
             return;
         }
-        node.local.timers.clear();
-        node.local.ask = None;
-        node.client = C::default();
-        let outstanding = u64::from(std::mem::take(&mut node.local.outstanding));
+        node.timers.clear();
+        node.ask = None;
+        self.host.crash(id);
+        let outstanding = u64::from(std::mem::take(&mut node.outstanding));
         let lost = self.agenda.remaining(id).map(|remaining| remaining + outstanding);
         self.environment.open = self.environment.open.zip(lost).map(|(open, lost)| open - lost);
         self.environment.note_served();
         self.note(id, Event::Crash);
         // It pauses no longer, and what waited for it is lost with it.
-        let backlog = self.nodes[id.index()].local.backlog.take();
+        let backlog = self.nodes[id.index()].backlog.take();
         for (key, pending) in backlog.into_iter().flat_map(|backlog| *backlog) {
-            if let Pending::Message { serial, label, .. } = pending {
-                self.lose(key.sender(), id, serial, label);
+            if let Pending::Message(envelope) = pending {
+                self.lose(key.sender(), id, envelope);
             }
         }
         if let Some(delay) = self.environment.detector {
@@ -404,40 +372,44 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
 
     /// A message does not arrive.
     #[cold]
-    fn lose(&mut self, from: NodeId, to: NodeId, serial: u32, label: u8) {
+    fn lose(&mut self, from: NodeId, to: NodeId, envelope: Envelope) {
+        let Envelope { message, serial, label, .. } = envelope;
+        self.host.lose(message);
         let environment = &mut self.environment;
         environment.stats.lost += 1;
         if environment.tracing >= Tracing::Events {
-            let lamport = self.nodes[from.index()].local.lamport;
+            let lamport = self.nodes[from.index()].lamport;
             let event = Event::Lose { to, serial, label };
             environment.trace.records.push(Record::new(environment.now, from, lamport, event));
         }
     }
 
-    fn recover(&mut self, id: NodeId, saved: Option<P::Stable>, event: Event) {
-        if self.nodes[id.index()].state.is_some() {
+    fn recover(&mut self, id: NodeId, remembers: bool, event: Event) {
+        if self.nodes[id.index()].up {
             return;
         }
         self.note(id, event);
-        self.nodes[id.index()].local.stable.clone_from(&saved);
         let more = self.agenda.remaining(id);
         self.environment.open = self.environment.open.zip(more).map(|(open, more)| open + more);
         self.environment.note_served();
-        self.boot(id, saved);
+        self.boot(id, remembers);
         if let Some(delay) = self.environment.detector {
             let at = self.environment.now + delay;
             for peer in self.topology.nodes().filter(|&peer| peer != id) {
                 self.environment.schedule(at, Class::Timer, id, peer, Pending::Restore(id));
-                if self.nodes[peer.index()].state.is_none() {
+                if !self.nodes[peer.index()].up {
                     self.environment.schedule(at, Class::Timer, peer, id, Pending::Suspect(peer));
                 }
             }
         }
     }
 
-    fn boot(&mut self, id: NodeId, saved: Option<P::Stable>) {
-        self.apply(id, Owner::Nobody.pack(), |state, ctx| *state = Some(P::boot(saved, ctx)));
-        if self.nodes[id.index()].local.ask.is_none() {
+    fn boot(&mut self, id: NodeId, remembers: bool) {
+        self.nodes[id.index()].up = true;
+        self.apply(id, Owner::Nobody.pack(), |host, turn, outside| {
+            host.boot(turn, remembers, outside)
+        });
+        if self.nodes[id.index()].ask.is_none() {
             self.look_ahead(id);
         }
     }
@@ -445,67 +417,70 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
     /// Records an event that is not a step of a node.
     fn note(&mut self, id: NodeId, event: Event) {
         let node = &mut self.nodes[id.index()];
-        self.environment.record(id, &mut node.local.lamport, event);
+        self.environment.record(id, &mut node.lamport, event);
     }
 
-    fn input(&mut self, id: NodeId, event: Event, cause: Owner, input: Input<P>) {
+    fn input(&mut self, id: NodeId, event: Event, cause: Owner, what: Stimulus) {
         let node = &mut self.nodes[id.index()];
-        if node.state.is_none() {
+        if !node.up {
             return;
         }
         let environment = &mut self.environment;
         environment.stats.events += 1;
         let begun = environment.trace.records.len();
-        environment.record(id, &mut node.local.lamport, event);
+        environment.record(id, &mut node.lamport, event);
         if environment.tracing == Tracing::Full {
-            let note = match &input {
-                Input::Request(request) => Some(json(request)),
-                Input::Timer(timer) => Some(json(timer)),
+            let note = match what {
+                Stimulus::Ask(place) => self.host.requested(id, place),
+                Stimulus::Timer(timer) => Some(self.host.timer(id, timer)),
                 _ => None,
             };
-            environment.trace.notes.extend(note.map(|note| (begun, note)));
+            environment.trace.notes.extend(note.map(|note| (begun, json(&*note))));
         }
-        self.react(id, cause.pack(), begun, input);
+        self.react(id, cause.pack(), begun, what);
     }
 
     /// Has a node that is up take the step whose record is number `begun`.
     #[inline(always)]
-    fn react(&mut self, id: NodeId, cause: u32, begun: usize, input: Input<P>) {
-        self.apply(id, cause, |state, ctx| {
-            state.as_mut().expect("the node is up").step(input, ctx);
-        });
+    fn react(&mut self, id: NodeId, cause: u32, begun: usize, what: Stimulus) {
+        self.apply(id, cause, |host, turn, outside| host.act(turn, what, outside));
         if self.environment.tracing == Tracing::Full {
-            let state = self.nodes[id.index()].state.as_ref().map(json);
+            let state = self.host.state(id).map(|state| json(&*state));
             self.environment.trace.states.extend(state.map(|state| (begun, state)));
         }
     }
 
     #[inline(always)]
-    fn apply(&mut self, id: NodeId, cause: u32, rule: impl FnOnce(&mut Option<P>, &mut Ctx<P>)) {
+    fn apply(
+        &mut self,
+        id: NodeId,
+        cause: u32,
+        rule: impl FnOnce(&mut dyn Host, Turn<'_>, &mut dyn Outside) -> bool,
+    ) {
         if self.environment.course.is_some() {
             return self.apply_decided(id, cause, rule);
         }
-        let Node { state, local, .. } = &mut self.nodes[id.index()];
+        let local = &mut self.nodes[id.index()];
         let now = skewed(self.environment.now, local.skew);
         let (topology, environment) = (&self.topology, &mut self.environment);
-        let mut outside = Outside { me: id, cause, topology, environment, local };
-        rule(state, &mut Ctx::new(id, topology, &self.config, now, &mut outside));
+        let mut executor = Executor { me: id, cause, topology, environment, local };
+        let turn = Turn { node: id, now, topology, settles: true };
+        rule(&mut *self.host, turn, &mut executor);
         if !self.environment.notices.is_empty() {
             self.tell(id);
         }
     }
 
-    /// Tells the application what its node has to say, and asks what it will do now.
+    /// Notes what the application has been told, and asks what it will do now.
     fn tell(&mut self, id: NodeId) {
-        let Node { client, local, .. } = &mut self.nodes[id.index()];
+        let local = &mut self.nodes[id.index()];
         let mut notices = std::mem::take(&mut self.environment.notices);
-        for notice in notices.drain(..) {
-            match notice.mark() {
+        for mark in notices.drain(..) {
+            match mark {
                 Mark::Entered { .. } => self.environment.stats.entered += 1,
                 Mark::Lost if std::mem::take(&mut local.outstanding) => self.environment.close(),
                 _ => {}
             }
-            client.on_notice(&notice);
         }
         self.environment.notices = notices;
         self.look_ahead(id);
@@ -516,10 +491,10 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
         if self.environment.course.is_some() {
             return;
         }
-        let Node { client, local, .. } = &mut self.nodes[id.index()];
+        let local = &mut self.nodes[id.index()];
         local.ask = None;
-        if let Some(request) = client.requests().into_iter().next()
-            && let Some(at) = self.agenda.when(id, request.mark(), self.environment.now)
+        if let Some(mark) = self.host.request(id, 0)
+            && let Some(at) = self.agenda.when(id, mark, self.environment.now)
         {
             let seq = self.environment.schedule(at, Class::Application, id, id, Pending::Ask);
             local.ask = Some(seq);
@@ -527,7 +502,7 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
     }
 }
 
-impl<P: Protocol, C> std::fmt::Debug for World<P, C> {
+impl std::fmt::Debug for World {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("World").field("now", &self.environment.now).finish_non_exhaustive()
     }

@@ -1,6 +1,6 @@
 //! Our model checker against Stateright: the same states, transitions, depths and verdicts.
 
-use conclave_algorithms::{catalogue, mutex};
+use conclave_algorithms::catalogue;
 use conclave_check::{CheckError, CheckSpec, Progress, Report, Timers, Verdict};
 use conclave_peers::reference::{NO_TIE_BREAK, REFERENCE, Reference};
 use conclave_peers::{Counts, count};
@@ -116,7 +116,7 @@ fn spec(id: &str, nodes: u32, requests: u32, bag: bool) -> CheckSpec {
 fn run(spec: &CheckSpec) -> Report {
     let progress = Progress::default();
     let report: Result<Report, CheckError> = match reference(&spec.algorithm) {
-        Some(entry) => conclave_check::check::<Reference, mutex::Client>(entry, spec, &progress),
+        Some(entry) => conclave_check::check(entry, spec, &progress),
         None => conclave_lab::check(spec, &progress).expect("it is in the catalogue"),
     };
     report.unwrap_or_else(|error| panic!("{}: {error}", spec.algorithm))

@@ -6,10 +6,8 @@
 use std::collections::BTreeSet;
 
 use crate::support::{T, at, simulate, topology, verdict};
-use conclave_algorithms::catalogue::{self, Visitor};
-use conclave_protocol::{
-    Client, Crashes, Entry, NodeId, Property, Protocol, Ranks, Reliable, Setup,
-};
+use conclave_algorithms::catalogue;
+use conclave_protocol::{Algorithm, Crashes, NodeId, Property, Ranks, Setup};
 use conclave_sim::{
     Action, Arrivals, Ask, Delay, Faults, Outcome, Rng, RunSpec, Tracing, Workload,
 };
@@ -22,66 +20,55 @@ const TROUBLES: u64 = 3;
 const AT_REST: [Property; 3] = [Property::OneLeader, Property::LeaderKnown, Property::BestLeads];
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let elections = catalogue::ALL.iter().filter(|info| {
+    let elections = catalogue::ALL.iter().copied().filter(|entry| {
+        let info = entry.info();
         let promises = AT_REST.iter().any(|property| info.holds.contains(property));
         info.family() == "election" && promises
     });
-    let trial = |id| {
-        let run = move || catalogue::visit(id, Churn).expect("it exists");
-        Trial::test(format!("churn {id}"), run)
-    };
-    elections.map(|info| trial(info.id)).collect()
+    elections
+        .map(|entry| Trial::test(format!("churn {}", entry.info().id), move || churn(entry)))
+        .collect()
 }
 
-struct Churn;
-
-impl Visitor for Churn {
-    type Output = Result<(), Failed>;
-
-    fn visit<P, C>(self, entry: &'static Entry<P>) -> Result<(), Failed>
-    where
-        P: Protocol,
-        C: Client<P> + Client<Reliable<P>>,
-    {
-        let (mut quiet, mut faults) = (0, 0);
-        for seed in 0..SEEDS {
-            let spec = troubled(entry, seed);
-            // What happens up to the end of a time of peace does not depend on what comes later.
-            for trouble in 1..=TROUBLES {
-                let mut spec = spec.clone();
-                let end = start(trouble, spec.setup.n());
-                spec.faults.plan.retain(|happening| happening.at < end);
-                if let Arrivals::Plan(calls) = &mut spec.workload.arrivals {
-                    calls.retain(|call| call.at < end);
-                }
-                let outcome = simulate(entry, &spec);
-                quiet += 1;
-                faults += spec.faults.plan.len();
-                // Where there are members, the others need not know who leads them.
-                if has_members(entry) {
-                    members_agree(&spec, &outcome, seed)?;
-                    continue;
-                }
-                for property in AT_REST.into_iter().filter(|it| entry.info.holds.contains(it)) {
-                    let verdict = verdict(property, &outcome, 1);
-                    if !verdict.held() {
-                        let text = format!(
-                            "{property}, seed {seed}, trouble {trouble}: {verdict:?}, {:?}",
-                            (&spec.faults.plan, &spec.setup.attributes)
-                        );
-                        return Err(text.into());
-                    }
+fn churn(entry: &dyn Algorithm) -> Result<(), Failed> {
+    let (mut quiet, mut faults) = (0, 0);
+    for seed in 0..SEEDS {
+        let spec = troubled(entry, seed);
+        // What happens up to the end of a time of peace does not depend on what comes later.
+        for trouble in 1..=TROUBLES {
+            let mut spec = spec.clone();
+            let end = start(trouble, spec.setup.n());
+            spec.faults.plan.retain(|happening| happening.at < end);
+            if let Arrivals::Plan(calls) = &mut spec.workload.arrivals {
+                calls.retain(|call| call.at < end);
+            }
+            let outcome = simulate(entry, &spec);
+            quiet += 1;
+            faults += spec.faults.plan.len();
+            // Where there are members, the others need not know who leads them.
+            if has_members(entry) {
+                members_agree(&spec, &outcome, seed)?;
+                continue;
+            }
+            for property in AT_REST.into_iter().filter(|it| entry.info().holds.contains(it)) {
+                let verdict = verdict(property, &outcome, 1);
+                if !verdict.held() {
+                    let text = format!(
+                        "{property}, seed {seed}, trouble {trouble}: {verdict:?}, {:?}",
+                        (&spec.faults.plan, &spec.setup.attributes)
+                    );
+                    return Err(text.into());
                 }
             }
         }
-        println!("{}: {quiet} times of peace after {faults} faults", entry.info.id);
-        Ok(())
     }
+    println!("{}: {quiet} times of peace after {faults} faults", entry.info().id);
+    Ok(())
 }
 
 /// Whether some nodes are members and others not.
-fn has_members<P: Protocol>(entry: &Entry<P>) -> bool {
-    entry.info.options.iter().any(|option| option.name == "members")
+fn has_members(entry: &dyn Algorithm) -> bool {
+    entry.info().options.iter().any(|option| option.name == "members")
 }
 
 /// Every live member follows the best of them.
@@ -118,16 +105,16 @@ fn start(trouble: u64, n: u32) -> conclave_protocol::Time {
 
 /// A run with several times of trouble: somebody calls, and nodes crash, recover, join and leave at
 /// random, as far as the model allows it.
-fn troubled<P: Protocol>(entry: &Entry<P>, seed: u64) -> RunSpec {
+fn troubled(entry: &dyn Algorithm, seed: u64) -> RunSpec {
     let mut rng = Rng::new(seed).fork(1);
     let n = 3 + rng.below(5) as u32;
-    let model = &entry.info.model;
+    let model = entry.info().model;
     let mut setup = Setup::new(topology(entry, n, seed));
-    if seed % 3 == 1 && !entry.info.elects_several() {
+    if seed % 3 == 1 && !entry.info().elects_several() {
         setup.attributes = (0..n).map(|_| 1 + rng.below(u64::from(n))).collect();
     }
     let members = has_members(entry);
-    if entry.info.options.iter().any(|option| option.name == "periods") {
+    if entry.info().options.iter().any(|option| option.name == "periods") {
         setup = setup.with("periods", 0);
     }
     let mut inside: Vec<bool> = vec![true; n as usize];
@@ -136,7 +123,7 @@ fn troubled<P: Protocol>(entry: &Entry<P>, seed: u64) -> RunSpec {
         setup = setup.with("members", first);
         inside[first as usize..].fill(false);
     }
-    let mut spec = RunSpec::new(&entry.info, setup);
+    let mut spec = RunSpec::new(entry.info(), setup);
     spec.seed = seed;
     spec.delays = Delay::Uniform(T / 20, T).into();
     spec.tracing = Tracing::Events;

@@ -190,6 +190,6 @@ fn in_talk(info: &Info, spec: &CheckSpec) -> Option<Report> {
 fn talkative<P: mutex::Algorithm>(entry: &Entry<P>, spec: &CheckSpec) -> Report {
     let Entry { info, config, clients } = *entry;
     let entry = Entry::<Talkative<P>> { info, config, clients };
-    let report = conclave_check::check::<_, mutex::Client>(&entry, spec, &Progress::default());
+    let report = conclave_check::check(&entry, spec, &Progress::default());
     report.expect("the check makes sense")
 }

@@ -9,8 +9,8 @@ use crate::support::{
     add_random_faults, at, places, random_election, random_spec, random_watch, simulate, topology,
     verdict,
 };
-use conclave_algorithms::catalogue::{self, Visitor};
-use conclave_protocol::{Channels, Client, Entry, Info, Property, Protocol, Reliable, Setup};
+use conclave_algorithms::catalogue;
+use conclave_protocol::{Algorithm, Channels, Property, Setup};
 use conclave_sim::{Arrivals, RunSpec, Spread, Tracing};
 use libtest_mimic::{Failed, Trial};
 
@@ -23,11 +23,9 @@ const ORDER: [Property; 2] = [Property::FcfsHappenedBefore, Property::FcfsTimest
 const SIZES: RangeInclusive<u32> = 2..=9;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    let trials = catalogue::ALL.iter().map(|info| {
-        Trial::test(format!("holds {}", info.id), || {
-            catalogue::visit(info.id, Check(info)).expect("it is in the catalogue")
-        })
-    });
+    let trials = catalogue::ALL
+        .iter()
+        .map(|&entry| Trial::test(format!("holds {}", entry.info().id), move || check(entry)));
     let parents = Trial::test("holds the parents of starving mutants", parents_starve_nobody);
     trials.chain([parents]).collect()
 }
@@ -44,109 +42,89 @@ fn endless(spec: &mut RunSpec) {
 /// The sound algorithm that a mutant spoils starves nobody in the runs that starve the mutant's.
 #[expect(clippy::unnecessary_wraps, reason = "that is what a trial returns")]
 fn parents_starve_nobody() -> Result<(), Failed> {
-    for info in catalogue::ALL {
+    for info in catalogue::infos() {
         let Some(mutant) = info.mutant.filter(|it| it.breaks == Property::NoStarvation) else {
             continue;
         };
         for seed in (1..RUNS).step_by(16) {
-            catalogue::visit(mutant.of, Endless(seed)).expect("the parent is in the catalogue");
+            let parent = catalogue::algorithm(mutant.of).expect("the parent is in the catalogue");
+            starves_nobody(parent, seed);
         }
     }
     Ok(())
 }
 
-struct Endless(u64);
-
-impl Visitor for Endless {
-    type Output = ();
-
-    fn visit<P, C>(self, entry: &'static Entry<P>)
-    where
-        P: Protocol,
-        C: Client<P> + Client<Reliable<P>>,
-    {
-        let Self(seed) = self;
-        let setup = Setup::new(topology(entry, 5, seed));
-        let mut spec = random_spec(entry, setup, seed);
-        endless(&mut spec);
-        let outcome = simulate(entry, &spec);
-        let verdict = verdict(Property::NoStarvation, &outcome, 1);
-        assert!(!verdict.is_violated(), "{} seed={seed}: {verdict:?}", entry.info.id);
-    }
+fn starves_nobody(entry: &dyn Algorithm, seed: u64) {
+    let setup = Setup::new(topology(entry, 5, seed));
+    let mut spec = random_spec(entry, setup, seed);
+    endless(&mut spec);
+    let outcome = simulate(entry, &spec);
+    let verdict = verdict(Property::NoStarvation, &outcome, 1);
+    assert!(!verdict.is_violated(), "{} seed={seed}: {verdict:?}", entry.info().id);
 }
 
-struct Check(&'static Info);
-
-impl Visitor for Check {
-    type Output = Result<(), Failed>;
-
-    fn visit<P, C>(self, entry: &'static Entry<P>) -> Result<(), Failed>
-    where
-        P: Protocol,
-        C: Client<P> + Client<Reliable<P>>,
-    {
-        let Self(info) = self;
-        let (mut runs, mut events, mut refuted) = (0_u64, 0_u64, 0_u64);
-        // Some algorithms need a certain number of nodes, so that some seeds are no run.
-        for seed in 0..2 * RUNS {
-            if runs == RUNS {
-                break;
-            }
-            let span = u64::from(SIZES.end() - SIZES.start() + 1);
-            let n = SIZES.start() + (seed % span) as u32;
-            let setup = Setup::new(topology(entry, n, seed));
-            if (entry.config)(&setup).is_err() {
+fn check(entry: &dyn Algorithm) -> Result<(), Failed> {
+    let info = entry.info();
+    let (mut runs, mut events, mut refuted) = (0_u64, 0_u64, 0_u64);
+    // Some algorithms need a certain number of nodes, so that some seeds are no run.
+    for seed in 0..2 * RUNS {
+        if runs == RUNS {
+            break;
+        }
+        let span = u64::from(SIZES.end() - SIZES.start() + 1);
+        let n = SIZES.start() + (seed % span) as u32;
+        let setup = Setup::new(topology(entry, n, seed));
+        if entry.clients(&setup).is_err() {
+            continue;
+        }
+        let places = places(info, &setup)?;
+        let mut spec = match info.family() {
+            "election" => random_election(entry, setup, seed),
+            "fd" => random_watch(entry, setup, seed),
+            _ => random_spec(entry, setup, seed),
+        };
+        // An algorithm that allows reordering gets it every other time.
+        if spec.channels == Channels::Reliable && seed % 2 == 0 {
+            spec.channels = Channels::Fifo;
+        }
+        // Starvation shows where there is no end to the others' requests.
+        let starves = info.mutant.is_some_and(|it| it.breaks == Property::NoStarvation);
+        let cut_off = starves && seed % 2 == 1;
+        if cut_off {
+            endless(&mut spec);
+        }
+        let crashes = info.family() == "mutex" && add_random_faults(entry, &mut spec);
+        assert_eq!(spec.beyond(info), [], "the run keeps the model");
+        // What a state holds has to be writable, too.
+        if seed < FULL {
+            spec.tracing = Tracing::Full;
+        }
+        let outcome = simulate(entry, &spec);
+        runs += 1;
+        events += outcome.stats.events;
+        for &property in info.holds {
+            // Who crashes withdraws its request, and leaves gaps in any order.
+            if crashes && ORDER.contains(&property) {
                 continue;
             }
-            let places = places(info, &setup)?;
-            let mut spec = match info.family() {
-                "election" => random_election(entry, setup, seed),
-                "fd" => random_watch(entry, setup, seed),
-                _ => random_spec(entry, setup, seed),
-            };
-            // An algorithm that allows reordering gets it every other time.
-            if spec.channels == Channels::Reliable && seed % 2 == 0 {
-                spec.channels = Channels::Fifo;
-            }
-            // Starvation shows where there is no end to the others' requests.
-            let starves = info.mutant.is_some_and(|it| it.breaks == Property::NoStarvation);
-            let cut_off = starves && seed % 2 == 1;
-            if cut_off {
-                endless(&mut spec);
-            }
-            let crashes = info.family() == "mutex" && add_random_faults(entry, &mut spec);
-            assert_eq!(spec.beyond(info), [], "the run keeps the model");
-            // What a state holds has to be writable, too.
-            if seed < FULL {
-                spec.tracing = Tracing::Full;
-            }
-            let outcome = simulate(entry, &spec);
-            runs += 1;
-            events += outcome.stats.events;
-            for &property in info.holds {
-                // Who crashes withdraws its request, and leaves gaps in any order.
-                if crashes && ORDER.contains(&property) {
-                    continue;
-                }
-                let verdict = verdict(property, &outcome, places);
-                if verdict.is_violated() || !verdict.held() && !cut_off {
-                    let id = info.id;
-                    return Err(format!("{id}: {property} n={n} seed={seed}: {verdict:?}").into());
-                }
-            }
-            if let Some(mutant) = info.mutant {
-                refuted += u64::from(verdict(mutant.breaks, &outcome, places).is_violated());
+            let verdict = verdict(property, &outcome, places);
+            if verdict.is_violated() || !verdict.held() && !cut_off {
+                let id = info.id;
+                return Err(format!("{id}: {property} n={n} seed={seed}: {verdict:?}").into());
             }
         }
-        println!("{}: {runs} runs, {events} events, {refuted} refutations", info.id);
-        if runs < RUNS {
-            return Err(format!("only {runs} runs").into());
+        if let Some(mutant) = info.mutant {
+            refuted += u64::from(verdict(mutant.breaks, &outcome, places).is_violated());
         }
-        match info.mutant {
-            Some(mutant) if refuted == 0 => {
-                Err(format!("{} never breaks {}", info.id, mutant.breaks).into())
-            }
-            _ => Ok(()),
+    }
+    println!("{}: {runs} runs, {events} events, {refuted} refutations", info.id);
+    if runs < RUNS {
+        return Err(format!("only {runs} runs").into());
+    }
+    match info.mutant {
+        Some(mutant) if refuted == 0 => {
+            Err(format!("{} never breaks {}", info.id, mutant.breaks).into())
         }
+        _ => Ok(()),
     }
 }

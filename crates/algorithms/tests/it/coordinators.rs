@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::support::talk::talkative;
 use crate::support::{T, at, burst, costs, order, random_spec, simulate, verdict};
 use conclave_algorithms::mutex::{self, centralized, replicated_coordinator as replicated};
-use conclave_protocol::{Entry, NodeId, Property, Protocol, Setup, Time, Topology};
+use conclave_protocol::{Algorithm, Entry, Hosted, NodeId, Property, Setup, Time, Topology};
 use conclave_sim::{
     Action, Arrivals, Ask, Delay, End, Event, Faults, JudgeLimits, Outcome, Rng, RunSpec, SlowLink,
     Spread, Verdict, Workload, World, judge,
@@ -24,8 +24,8 @@ fn ask(node: u32, t: u64, hold: u64) -> Ask {
 }
 
 /// These requests, in unit delays.
-fn plan<P: Protocol>(entry: &Entry<P>, setup: Setup, asks: impl Into<Vec<Ask>>) -> RunSpec {
-    let mut spec = RunSpec::new(&entry.info, setup);
+fn plan(entry: &dyn Algorithm, setup: Setup, asks: impl Into<Vec<Ask>>) -> RunSpec {
+    let mut spec = RunSpec::new(entry.info(), setup);
     spec.workload =
         Workload { arrivals: Arrivals::Plan(asks.into()), hold: Spread::exactly(Duration::ZERO) };
     spec.until = at(20_000);

@@ -9,7 +9,7 @@ use conclave_algorithms::detector::with::{self, With};
 use conclave_algorithms::detector::{
     self, busy_or_dead, heartbeat, heartbeat_ring, phi_accrual, timeout_sync,
 };
-use conclave_algorithms::mutex::{self, ricart_agrawala};
+use conclave_algorithms::mutex::ricart_agrawala;
 use conclave_protocol::{
     Detector, Entry, Info, Mark, Model, NodeId, Property, Setup, Time, Timing, Topology,
 };
@@ -487,7 +487,7 @@ fn a_lock_with_a_detector_of_its_own_survives_crashes() {
         spec.faults = random_crashes(&entry, n, NodeId(0), 40, &mut rng);
         crashed += spec.faults.plan.len();
         assert_eq!(spec.beyond(&entry.info), []);
-        let outcome = conclave_sim::run::<_, mutex::Client>(&entry, &spec).expect("it makes sense");
+        let outcome = conclave_sim::run(&entry, &spec).expect("it makes sense");
         let promises = [Property::Exclusion, Property::NoStarvation, Property::FenceOrder];
         for property in promises {
             let verdict = verdict(property, &outcome, 1);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::support::{T, at, costs, nodes, order, random_crashes, random_spec, simulate, verdict};
 use conclave_algorithms::election::bully;
 use conclave_algorithms::mutex::centralized_failover::{Coordinator, NO_LEASE, PLAIN};
-use conclave_protocol::{Entry, Mark, NodeId, Property, Protocol, Setup, Time, Topology};
+use conclave_protocol::{Algorithm, Entry, Mark, NodeId, Property, Setup, Time, Topology};
 use conclave_sim::{
     Action, Arrivals, Ask, Event, JudgeLimits, Outcome, Rng, RunSpec, Workload, judge,
 };
@@ -19,8 +19,8 @@ fn setup(n: u32) -> Setup {
 }
 
 /// Unit delays; each of these asks at its moment and stays for its time.
-fn plan<P: Protocol>(entry: &Entry<P>, setup: Setup, asks: &[(u32, u64, u64)]) -> RunSpec {
-    let mut spec = RunSpec::new(&entry.info, setup);
+fn plan(entry: &dyn Algorithm, setup: Setup, asks: &[(u32, u64, u64)]) -> RunSpec {
+    let mut spec = RunSpec::new(entry.info(), setup);
     let ask = |&(node, t, hold): &(u32, u64, u64)| Ask {
         node: NodeId(node),
         at: at(t),

@@ -12,7 +12,7 @@ use conclave_algorithms::election::{
 use conclave_algorithms::mutex::centralized_failover::{Config, PLAIN, QUORUM, config};
 use conclave_algorithms::mutex::{self, Coordinator};
 use conclave_protocol::{
-    Crashes, Entry, Info, Mark, Model, NodeId, Property, Protocol, Setup, Time, Unfit,
+    Algorithm, Crashes, Entry, Info, Mark, Model, NodeId, Property, Setup, Time, Unfit,
 };
 use conclave_sim::{Action, Arrivals, Event, Faults, Outcome, Rng, RunSpec, Spread};
 
@@ -21,7 +21,7 @@ const LIVE: [Property; 2] = [Property::NoDeadlock, Property::NoStarvation];
 
 /// Runs an entry that is not in the catalogue.
 fn run<P: mutex::Algorithm>(entry: &Entry<P>, spec: &RunSpec) -> Outcome {
-    conclave_sim::run::<P, mutex::Client>(entry, spec).expect("the specification makes sense")
+    conclave_sim::run(entry, spec).expect("the specification makes sense")
 }
 
 fn assert_held(outcome: &Outcome, properties: &[Property], context: &str) {
@@ -124,7 +124,7 @@ fn with_a_majority_up_and_the_network_whole_everybody_is_served() {
 }
 
 /// The coordinator p4 and the holder p3 are cut off from the others, one of which wants in.
-fn cut_off<P: Protocol>(entry: &Entry<P>) -> RunSpec {
+fn cut_off(entry: &dyn Algorithm) -> RunSpec {
     let mut spec = asking(entry, complete(5), &[(4, 0, 1), (3, 50, 400), (0, 65, 5), (4, 70, 5)]);
     spec.faults = Faults::none().with(at(60), apart());
     spec.until = at(400);

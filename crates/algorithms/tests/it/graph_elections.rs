@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::support::{T, at, costs, simulate, slow, verdict};
 use conclave_algorithms::election::{tree_mattern, wireless_tree};
-use conclave_protocol::{Entry, Mark, NodeId, Property, Protocol, Setup, Time, Topology};
+use conclave_protocol::{Algorithm, Mark, NodeId, Property, Setup, Time, Topology};
 use conclave_sim::{
     Action, Arrivals, Ask, Delay, Event, Faults, Outcome, Rng, RunSpec, Tracing, Workload, shape,
 };
@@ -15,12 +15,12 @@ const PROMISES: [Property; 4] =
     [Property::OneLeader, Property::OneLeaderPerEpoch, Property::LeaderKnown, Property::BestLeads];
 
 /// These nodes call at the beginning, in unit delays.
-fn call<P: Protocol>(
-    entry: &Entry<P>,
+fn call(
+    entry: &dyn Algorithm,
     topology: Topology,
     callers: impl IntoIterator<Item = u32>,
 ) -> RunSpec {
-    let mut spec = RunSpec::new(&entry.info, Setup::new(topology));
+    let mut spec = RunSpec::new(entry.info(), Setup::new(topology));
     spec.workload = Workload::burst(callers.into_iter().map(NodeId), Duration::ZERO);
     spec.linger = None;
     spec

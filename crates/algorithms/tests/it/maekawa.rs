@@ -164,7 +164,9 @@ fn under_any_load_the_mean_stays_below_six_messages_for_each_other_voter() {
         let quorums = Quorums::new(setup.option("quorum", Construction::Best).unwrap(), setup.n());
         let bound = 6 * (quorums.expect("it exists").size() - 1);
         for seed in 0..SEEDS {
-            let specs = [random_spec, crowded].map(|f| f(&sanders::PLAIN, setup.clone(), seed));
+            let entry = &sanders::PLAIN;
+            let specs =
+                [random_spec(entry, setup.clone(), seed), crowded(entry, setup.clone(), seed)];
             for spec in specs {
                 let mean = costs(&simulate(&sanders::PLAIN, &spec)).messages_per_entry();
                 let mean = mean.expect("somebody entered");

@@ -5,10 +5,8 @@ use std::time::Duration;
 use crate::support::{T, at, costs};
 use conclave_algorithms::base;
 use conclave_algorithms::base::physical_clock::{PLAIN, PhysicalClock};
-use conclave_protocol::{NodeId, Setup, Time, Topology};
+use conclave_protocol::{Hosted, NodeId, Setup, Time, Topology};
 use conclave_sim::{Action, Arrivals, Ask, Delay, Event, RunSpec, SlowLink, Workload, World};
-
-type Clocked = World<PhysicalClock, base::Client>;
 
 /// The server, A and B.
 const SERVER: NodeId = NodeId(0);
@@ -36,17 +34,18 @@ fn spec(there: u32, back: u32) -> RunSpec {
     spec
 }
 
-fn finished(spec: &RunSpec) -> Clocked {
+fn finished(spec: &RunSpec) -> World {
     let config = (PLAIN.config)(&spec.setup).expect("the set-up fits");
-    let mut world = Clocked::new(config, spec);
+    let host = Hosted::<PhysicalClock, base::Client>::new(config, spec.setup.n());
+    let mut world = World::new(Box::new(host), spec);
     while world.step().is_none() {}
     world
 }
 
 /// The only stamp of each client, and how uncertain it is.
-fn stamps(world: &Clocked) -> [(i64, Duration); 2] {
+fn stamps(world: &World) -> [(i64, Duration); 2] {
     let of = |node: NodeId| {
-        let client = world.clients().nth(node.index()).expect("it exists");
+        let client = world.client::<base::Client>(node).expect("it is one");
         assert_eq!(client.stamps.len(), 1);
         client.stamps[0]
     };
@@ -99,7 +98,8 @@ fn without_the_server_there_are_no_stamps() {
     spec.faults = spec.faults.with(Time::ZERO, Action::Crash(SERVER));
     spec.linger = None;
     let world = finished(&spec);
-    for client in world.clients().skip(1) {
+    for node in [A, B] {
+        let client = world.client::<base::Client>(node).expect("it is one");
         assert!(client.stamps.is_empty());
         assert!(client.late > 1, "each event is reported unordered, and tried again");
     }
@@ -139,8 +139,9 @@ fn every_stamp_is_within_its_uncertainty_of_the_truth() {
         spec.workload = Workload { arrivals: Arrivals::Plan(events.collect()), ..Workload::idle() };
         spec.until = at(500);
         let world = finished(&spec);
-        for (node, client) in world.clients().enumerate().skip(1) {
-            let truth = moment(node as u32).as_nanos() as i64;
+        for node in 1..5 {
+            let client = world.client::<base::Client>(NodeId(node)).expect("it is one");
+            let truth = moment(node).as_nanos() as i64;
             let [(nanos, uncertainty)] = client.stamps[..] else { panic!("one stamp each") };
             assert!(nanos.abs_diff(truth) <= uncertainty.as_nanos() as u64, "seed={seed}");
         }

@@ -10,7 +10,7 @@ use conclave_algorithms::election::{
     frederickson_lynch, le_lann, ring_inquiry, ring_list, ring_modified, ring_reconfiguration,
     ring_watchdog,
 };
-use conclave_protocol::{Entry, Info, Mark, NodeId, Property, Protocol, Setup, Time, Topology};
+use conclave_protocol::{Algorithm, Entry, Mark, NodeId, Property, Setup, Time, Topology};
 use conclave_sim::{
     Action, Arrivals, Ask, Delay, End, Event, Outcome, Rng, RunSpec, Tracing, Workload,
 };
@@ -18,8 +18,8 @@ use conclave_sim::{
 const PROMISES: [Property; 3] = [Property::OneLeader, Property::LeaderKnown, Property::BestLeads];
 
 /// These call an election at the given times, in tenths of a unit; unit delays.
-fn calling<P: Protocol>(entry: &Entry<P>, setup: Setup, calls: &[(u32, u32)]) -> RunSpec {
-    let mut spec = RunSpec::new(&entry.info, setup);
+fn calling(entry: &dyn Algorithm, setup: Setup, calls: &[(u32, u32)]) -> RunSpec {
+    let mut spec = RunSpec::new(entry.info(), setup);
     plan(&mut spec, calls);
     spec.linger = Some(T * 2_000);
     spec.until = at(20_000);
@@ -788,8 +788,8 @@ mod reconfiguration {
 /// The same leader for every set of initiators, and a process runs at most one election at a time.
 #[test]
 fn the_outcome_does_not_depend_on_who_calls() {
-    fn check<P: Protocol>(entry: &Entry<P>, topology: fn(u32) -> Topology, best: u32) {
-        let Info { id, .. } = entry.info;
+    fn check(entry: &dyn Algorithm, topology: fn(u32) -> Topology, best: u32) {
+        let id = entry.info().id;
         for callers in 1..32_u32 {
             let called = (0..5).filter(|caller| callers >> caller & 1 == 1);
             let calls: Vec<(u32, u32)> = called.map(|caller| (caller, 10)).collect();

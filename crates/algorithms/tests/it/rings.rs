@@ -9,7 +9,7 @@ use conclave_algorithms::mutex::{
     Algorithm, Client, dijkstra_self_stabilizing_ring as dijkstra, token_ring, token_ring_handler,
     token_ring_on_demand,
 };
-use conclave_protocol::{Entry, Mark, NodeId, Property, Setup, Time, Topology};
+use conclave_protocol::{Entry, Hosted, Mark, NodeId, Property, Setup, Time, Topology};
 use conclave_sim::{
     Action, Arrivals, Ask, End, Event, Faults, Outcome, Rng, RunSpec, Spread, Workload, World,
 };
@@ -281,17 +281,18 @@ fn without_a_handler_everybody_waits_as_long_as_the_busy_node_computes() {
     }
 }
 
-type Registers = World<dijkstra::SelfStabilizing, Client>;
+type Register = dijkstra::SelfStabilizing;
 
 /// Nodes that are privileged.
-fn privileged(world: &Registers, n: u32) -> usize {
+fn privileged(world: &World, n: u32) -> usize {
     let nodes = (0..n).map(NodeId);
-    nodes.filter(|&id| world.state(id).is_some_and(|node| node.is_privileged(id))).count()
+    let is = |id| world.state::<Register>(id).is_some_and(|node| node.is_privileged(id));
+    nodes.filter(|&id| is(id)).count()
 }
 
 /// Places on the ring of registers and copies where a privilege is or is on its way.
-fn privileges(world: &Registers, n: u32) -> usize {
-    let state = |i: u32| world.state(NodeId(i % n)).expect("nobody crashes");
+fn privileges(world: &World, n: u32) -> usize {
+    let state = |i: u32| world.state::<Register>(NodeId(i % n)).expect("nobody crashes");
     let on_the_way = (0..n).filter(|&i| Some(state(i).register()) != state(i + 1).before());
     privileged(world, n) + on_the_way.count()
 }
@@ -304,12 +305,12 @@ fn settle(setup: Setup, seed: u64) -> usize {
     let config = (dijkstra::PLAIN.config)(&setup).expect("it fits");
     let mut spec = random_spec(&dijkstra::PLAIN, setup, seed);
     (spec.until, spec.linger) = (at(100 * u64::from(n)), None);
-    let mut world = Registers::new(config, &spec);
+    let mut world = World::new(Box::new(Hosted::<Register, Client>::new(config, n)), &spec);
     let (mut most, mut unsettled) = (0, Time::ZERO);
     while world.step().is_none() {
         let count = privileges(&world, n);
         assert!(count > 0, "there is always a privilege");
-        let informed = |id| world.state(id).is_some_and(|node| node.before().is_some());
+        let informed = |id| world.state::<Register>(id).is_some_and(|node| node.before().is_some());
         if (0..n).map(NodeId).all(informed) {
             most = most.max(count);
         }

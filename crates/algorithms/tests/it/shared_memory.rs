@@ -5,7 +5,7 @@ use crate::support::{
     T, asking, at, burst, complete, costs, lose, order, random_spec, simulate, verdict,
 };
 use conclave_algorithms::mutex::{self, bakery, bakery_message_passing, dijkstra_1965};
-use conclave_protocol::{Entry, Mark, NodeId, Property, Protocol, Setup, Topology};
+use conclave_protocol::{Algorithm, Entry, Mark, NodeId, Property, Setup, Topology};
 use conclave_sim::{Action, Costs, Delay, End, Event, Faults, Outcome, RunSpec, SlowLink, Tracing};
 
 /// So many processes, and the memory.
@@ -28,7 +28,7 @@ fn counted(costs: &Costs, label: &str) -> u64 {
 }
 
 /// Runs with delays that differ a lot.
-fn wild<P: Protocol>(entry: &Entry<P>, setup: Setup, seed: u64) -> RunSpec {
+fn wild(entry: &dyn Algorithm, setup: Setup, seed: u64) -> RunSpec {
     let mut spec = random_spec(entry, setup, seed);
     spec.delays = Delay::Uniform(T / 100, T * 8).into();
     spec.until = at(100_000);

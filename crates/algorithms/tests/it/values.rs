@@ -1,12 +1,9 @@
-//! What algorithms keep, send and say is plain data: its nodes can be renamed, its kinds listed.
-
-use std::ops::Range;
+//! What algorithms keep, send and ask is plain data: its nodes can be renamed, its kinds listed.
 
 use crate::support::{T, topology};
-use conclave_algorithms::catalogue::{self, Visitor};
+use conclave_algorithms::catalogue;
 use conclave_protocol::{
-    Client, Ctx, Effect, Effects, Entry, Input, NodeId, Protocol, Reliable, ReliableConfig, Setup,
-    Time, Value, label, labels, renamed,
+    Algorithm, Kind, NodeId, Numbered, NumberedEffect, NumberedInput, Reaction, Setup, Time, Turn,
 };
 use conclave_sim::Rng;
 use proptest::prelude::{ProptestConfig, proptest};
@@ -21,162 +18,128 @@ proptest! {
         n in 2_u32..7,
         seed: u64,
     ) {
-        for info in catalogue::ALL {
-            catalogue::visit(info.id, Drive { n, seed }).expect("it is in the catalogue");
+        for &entry in catalogue::ALL {
+            drive(entry, n, seed);
         }
     }
 }
 
-/// Drives an algorithm, plain and over numbered links, any message next, any timer at any time.
-struct Drive {
-    n: u32,
-    seed: u64,
+/// The values of an algorithm, and other names for its nodes.
+struct Values {
+    numbered: Box<dyn Numbered>,
+    names: Vec<NodeId>,
 }
 
-impl Visitor for Drive {
-    type Output = ();
+impl Values {
+    /// The value survives renaming: unchanged under its own names, and there and back under others.
+    fn check(&mut self, kind: Kind, value: u32) {
+        let same: Vec<NodeId> = (0..self.names.len() as u32).map(NodeId).collect();
+        assert_eq!(self.numbered.renamed(kind, value, &same), Some(value));
+        let mut back = same;
+        for (node, name) in (0..).map(NodeId).zip(&self.names) {
+            back[name.index()] = node;
+        }
+        let other = self.numbered.renamed(kind, value, &self.names).expect("it can be renamed");
+        let way = self.numbered.print(kind, other);
+        assert_eq!(self.numbered.renamed(kind, other, &back), Some(value), "by way of {way}");
+    }
 
-    fn visit<P, C>(self, entry: &'static Entry<P>)
-    where
-        P: Protocol,
-        C: Client<P> + Client<Reliable<P>>,
-    {
-        let Self { n, seed } = self;
-        let setup = Setup::new(topology(entry, n, seed));
-        // Not every algorithm fits every number of nodes.
-        let Ok(config) = (entry.config)(&setup) else { return };
-        let clients = (entry.clients)(&config, n);
-        drive::<P, C>(&setup, &config, clients.clone(), seed);
-        let config = ReliableConfig { resend: T * 4, app: config };
-        drive::<Reliable<P>, C>(&setup, &config, clients, seed);
+    /// The value can be renamed, and its kind is one of those its type has.
+    fn check_kind(&mut self, kind: Kind, value: u32) {
+        self.check(kind, value);
+        let (name, names) = (self.numbered.label(kind, value), self.numbered.labels(kind));
+        assert!(names.contains(&name), "{name} is not among {names:?}");
+    }
+
+    /// Checks what comes of a step at `me`, and puts what it leads to into the pool.
+    fn check_all(
+        &mut self,
+        me: NodeId,
+        reaction: &Reaction,
+        pool: &mut Vec<(NodeId, NumberedInput)>,
+    ) {
+        self.check(Kind::State, reaction.state);
+        self.check(Kind::Client, reaction.client);
+        assert!(reaction.effects.len() < 1_000, "a step does not end");
+        for effect in &reaction.effects {
+            match *effect {
+                NumberedEffect::Send { to, msg } => {
+                    self.check_kind(Kind::Message, msg);
+                    pool.push((to, NumberedInput::Message { from: me, msg }));
+                }
+                NumberedEffect::Broadcast(msg) => {
+                    self.check_kind(Kind::Message, msg);
+                    let peers = self.names.iter().filter(|&&peer| peer != me);
+                    let arrives = NumberedInput::Message { from: me, msg };
+                    pool.extend(peers.map(|&peer| (peer, arrives)));
+                }
+                NumberedEffect::Notify(_) => {}
+                NumberedEffect::SetTimer { timer, .. } => {
+                    self.check_kind(Kind::Timer, timer);
+                    let timer = (me, NumberedInput::Timer(timer));
+                    if !pool.contains(&timer) {
+                        pool.push(timer);
+                    }
+                }
+                NumberedEffect::CancelTimer(timer) => {
+                    let timer = (me, NumberedInput::Timer(timer));
+                    pool.retain(|it| *it != timer);
+                }
+                NumberedEffect::Save(stable) => self.check(Kind::Stable, stable),
+            }
+        }
     }
 }
 
-/// The value survives renaming: unchanged under its own names, and there and back under others.
-fn check(value: &impl Value, names: &[NodeId]) {
-    let same: Vec<NodeId> = (0..names.len() as u32).map(NodeId).collect();
-    assert_eq!(renamed(value, &same).as_ref(), Some(value));
-    let mut back = same;
-    for (node, name) in (0..).map(NodeId).zip(names) {
-        back[name.index()] = node;
-    }
-    let other = renamed(value, names).expect("it can be renamed");
-    assert_eq!(renamed(&other, &back).as_ref(), Some(value), "by way of {other:?}");
-}
-
-/// The value can be renamed, and its kind is one of those its type has.
-fn check_kind<V: Value>(value: &V, names: &[NodeId]) {
-    check(value, names);
-    let (name, names) = (label(value), labels::<V>());
-    assert!(names.contains(&name), "{name} is not among {names:?}");
-}
-
-/// What a step asks for, with chance where it leaves something open.
-struct Asked<'r, P: Protocol> {
-    effects: Vec<Effect<P>>,
-    rng: &'r mut Rng,
-}
-
-impl<P: Protocol> Effects<P> for Asked<'_, P> {
-    fn emit(&mut self, effect: Effect<P>) {
-        assert!(self.effects.len() < 1_000, "a step does not end");
-        self.effects.push(effect);
-    }
-
-    fn choose(&mut self, n: u32) -> u32 {
-        self.rng.below(n.into()) as u32
-    }
-}
-
-fn drive<P: Protocol, C: Client<P>>(
-    setup: &Setup,
-    config: &P::Config,
-    asking: Range<u32>,
-    seed: u64,
-) {
+/// Drives an algorithm, any message next, any timer at any time.
+fn drive(entry: &dyn Algorithm, n: u32, seed: u64) {
+    let setup = Setup::new(topology(entry, n, seed));
+    // Not every algorithm fits every number of nodes.
+    let Ok(asking) = entry.clients(&setup) else { return };
+    let mut numbered = entry.numbered(&setup).expect("it fits");
     let mut rng = Rng::new(seed);
     let nodes: Vec<NodeId> = setup.topology.nodes().collect();
     let mut names = nodes.clone();
-    for last in (1..names.len()).rev() {
-        names.swap(last, rng.below(last as u64 + 1) as usize);
-    }
-    let mut asked = Asked { effects: Vec::new(), rng: &mut rng };
-    let mut clients = vec![C::default(); nodes.len()];
+    rng.shuffle(&mut names);
+    let client = numbered.client();
+    let mut values = Values { numbered, names };
+    let mut now = Time::ZERO;
+    let mut react = |values: &mut Values, now, node, state, client, input| {
+        let turn = Turn { node, now, topology: &setup.topology, settles: true };
+        let mut choose = |n: u32| rng.below(n.into()) as u32;
+        values.numbered.react(turn, state, client, input, &mut choose)
+    };
     // What may happen next, in any order, which is harder on the rules than they have a right to.
     let mut pool = Vec::new();
-    let boot = |&me: &NodeId| {
-        let mut ctx = Ctx::new(me, &setup.topology, config, Time::ZERO, &mut asked);
-        let state = P::boot(None, &mut ctx);
-        carry_out(me, asked.effects.drain(..), &mut clients, &mut pool, &names);
-        state
-    };
-    let mut states: Vec<P> = nodes.iter().map(boot).collect();
-    for at in 1..STEPS {
+    let mut at: Vec<(u32, u32)> = Vec::new();
+    for &me in &nodes {
+        let booted = react(&mut values, now, me, None, client, NumberedInput::Boot(None));
+        values.check_all(me, &booted, &mut pool);
+        at.push((booted.state, booted.client));
+    }
+    let mut picks = Rng::new(seed).fork(1);
+    for _ in 1..STEPS {
+        now = now + T;
         let mut requests = Vec::new();
         for node in asking.clone().map(NodeId) {
-            let may = clients[node.index()].requests().into_iter();
-            requests.extend(may.map(|request| (node, Input::Request(request))));
+            let may = values.numbered.requests(at[node.index()].1).into_iter();
+            requests.extend(may.map(|(request, _)| (node, NumberedInput::Request(request))));
         }
         let choices = (pool.len() + requests.len()) as u64;
         if choices == 0 {
             break;
         }
-        let pick = asked.rng.below(choices) as usize;
+        let pick = picks.below(choices) as usize;
         let (me, input) = match pick.checked_sub(pool.len()) {
             Some(request) => requests.swap_remove(request),
             None => pool.swap_remove(pick),
         };
-        check(&input, &names);
-        if let Input::Request(request) = &input {
-            check_kind(request, &names);
-            clients[me.index()].on_request(request);
+        if let NumberedInput::Request(request) = input {
+            values.check_kind(Kind::Request, request);
         }
-        let now = Time::ZERO + T * at as u32;
-        let mut ctx = Ctx::new(me, &setup.topology, config, now, &mut asked);
-        states[me.index()].step(input, &mut ctx);
-        carry_out(me, asked.effects.drain(..), &mut clients, &mut pool, &names);
-        check(&states[me.index()], &names);
-        check(&clients[me.index()], &names);
-    }
-}
-
-/// Checks the effects of a step at `me`, and puts what they lead to into the pool.
-fn carry_out<P: Protocol, C: Client<P>>(
-    me: NodeId,
-    effects: impl Iterator<Item = Effect<P>>,
-    clients: &mut [C],
-    pool: &mut Vec<(NodeId, Input<P>)>,
-    names: &[NodeId],
-) {
-    let arrives = |msg: P::Msg| Input::Message { from: me, msg };
-    for effect in effects {
-        check(&effect, names);
-        match effect {
-            Effect::Send { to, msg } => {
-                check_kind(&msg, names);
-                pool.push((to, arrives(msg)));
-            }
-            Effect::Broadcast(msg) => {
-                check_kind(&msg, names);
-                let peers = names.iter().filter(|&&peer| peer != me);
-                pool.extend(peers.map(|&peer| (peer, arrives(msg.clone()))));
-            }
-            Effect::Notify(notice) => {
-                check_kind(&notice, names);
-                clients[me.index()].on_notice(&notice);
-            }
-            Effect::SetTimer { timer, .. } => {
-                check_kind(&timer, names);
-                let timer = (me, Input::Timer(timer));
-                if !pool.contains(&timer) {
-                    pool.push(timer);
-                }
-            }
-            Effect::CancelTimer(timer) => {
-                let timer = (me, Input::Timer(timer));
-                pool.retain(|it| *it != timer);
-            }
-            Effect::Save(stable) => check(&stable, names),
-        }
+        let (state, client) = at[me.index()];
+        let reaction = react(&mut values, now, me, Some(state), client, input);
+        values.check_all(me, &reaction, &mut pool);
+        at[me.index()] = (reaction.state, reaction.client);
     }
 }

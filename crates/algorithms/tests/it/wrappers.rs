@@ -1,13 +1,16 @@
 //! Wrappers: every kind of input reaches the protocol inside, and every kind of effect comes out.
 
+use std::time::Duration;
+
 use crate::support::{T, at, nodes, random_spec, simulate};
 use conclave_algorithms::detector::heartbeat::{self, Heartbeat};
 use conclave_algorithms::detector::timeout_sync::{self, TimeoutSync};
 use conclave_algorithms::detector::with::{self, With};
 use conclave_algorithms::{detector, mutex};
 use conclave_protocol::{
-    Channels, Charge, Ctx, Effect, Entry, Input, Mark, Marked, Never, NodeId, Property, Protocol,
-    Reliable, ReliableConfig, Setup, Time, Topology,
+    Channels, Charge, Ctx, Effect, Entry, Handle, Host, Hosted, Input, Mark, Marked, Message,
+    Never, NodeId, Outside, Property, Protocol, Reliable, Setup, Stimulus, Time, TimerKey,
+    Topology, Turn,
 };
 use conclave_sim::{Action, Delay, JudgeLimits, RunSpec, World, judge};
 use serde::{Deserialize, Serialize};
@@ -166,24 +169,6 @@ impl<D: Watching> Wrapper for With<D, Probe> {
     }
 }
 
-impl Wrapper for Reliable<Probe> {
-    fn config() -> Self::Config {
-        ReliableConfig { resend: T, app: 17 }
-    }
-    fn probe(&self) -> &Probe {
-        &self.app
-    }
-    fn saved(stable: &Self::Stable) -> Option<u64> {
-        stable.1
-    }
-    fn alarm() -> Self::Timer {
-        conclave_protocol::ReliableTimer::App(Alarm)
-    }
-    fn carries(msg: &Self::Msg) -> bool {
-        matches!(msg, conclave_protocol::ReliableMsg::App(_, Word))
-    }
-}
-
 const ME: NodeId = NodeId(1);
 
 /// A node with a wrapped probe, as a driver sees it.
@@ -285,6 +270,122 @@ fn sees_through<W: Wrapper>() {
     }
 }
 
+/// What the node of a host asked for in a turn.
+#[derive(Default)]
+struct Noted {
+    told: Vec<Told>,
+    /// To whom a message of the probe went, and whose it is.
+    reached: Vec<NodeId>,
+    charged: Vec<Charge>,
+    handles: Vec<Handle>,
+    set: Vec<(TimerKey, Duration)>,
+    cancelled: Vec<TimerKey>,
+    saved: usize,
+    me: NodeId,
+}
+
+impl Outside for Noted {
+    fn send(&mut self, to: NodeId, handle: Handle, message: &dyn Message) -> u32 {
+        if message.label() != "Ack" {
+            self.reached.push(to);
+            self.charged.push(message.charge(self.me, to));
+            self.handles.push(handle);
+        }
+        1
+    }
+
+    fn broadcast(&mut self, _: Handle, _: &dyn Message) -> u32 {
+        panic!("links number each message")
+    }
+
+    fn notify(&mut self, _: Mark, notice: &dyn erased_serde::Serialize) -> bool {
+        let text = serde_json::to_string(&notice).expect("it is plain data");
+        self.told.push(serde_json::from_str(&text).expect("it was one"));
+        true
+    }
+
+    fn set_timer(&mut self, timer: TimerKey, after: Duration) {
+        // Even keys are those of the links.
+        if timer.0 % 2 == 1 {
+            self.set.push((timer, after));
+        }
+    }
+
+    fn cancel_timer(&mut self, timer: TimerKey) {
+        self.cancelled.push(timer);
+    }
+
+    fn save(&mut self) -> bool {
+        self.saved += 1;
+        true
+    }
+
+    fn choose(&mut self, _: u32) -> u32 {
+        0
+    }
+}
+
+/// An application that asks for anything at any time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+struct Anything;
+
+const REQUESTS: [Do; 7] = [
+    Do::Send(NodeId(2)),
+    Do::Send(ME),
+    Do::Broadcast,
+    Do::SetTimer,
+    Do::CancelTimer,
+    Do::Save(42),
+    Do::Choose,
+];
+
+impl conclave_protocol::Client<Probe> for Anything {
+    fn requests(&self) -> impl IntoIterator<Item = Do> {
+        REQUESTS
+    }
+    fn on_request(&mut self, _: &Do) {}
+    fn on_notice(&mut self, _: &Told) {}
+}
+
+/// Nodes with probes on numbered links, as a driver sees them.
+struct Linked {
+    host: Reliable,
+    topology: Topology,
+}
+
+impl Linked {
+    fn boot() -> (Self, Noted) {
+        let host = Reliable::new(Box::new(Hosted::<Probe, Anything>::new(17, 3)), 3, T);
+        let mut nodes = Self { host, topology: Topology::complete(3) };
+        nodes.boot_at(NodeId(2));
+        let noted = nodes.boot_at(ME);
+        (nodes, noted)
+    }
+
+    fn boot_at(&mut self, node: NodeId) -> Noted {
+        let mut noted = Noted { me: node, ..Noted::default() };
+        let turn = Turn { node, now: Time::ZERO, topology: &self.topology, settles: true };
+        self.host.boot(turn, true, &mut noted);
+        noted
+    }
+
+    fn act_at(&mut self, node: NodeId, what: Stimulus) -> Noted {
+        let mut noted = Noted { me: node, ..Noted::default() };
+        let turn = Turn { node, now: Time::ZERO, topology: &self.topology, settles: true };
+        self.host.act(turn, what, &mut noted);
+        noted
+    }
+
+    fn act(&mut self, what: Stimulus) -> Noted {
+        self.act_at(ME, what)
+    }
+
+    fn ask(&mut self, request: Do) -> Noted {
+        let place = REQUESTS.iter().position(|it| *it == request).expect("it may ask that");
+        self.act(Stimulus::Ask(place))
+    }
+}
+
 #[test]
 fn protocols_with_a_detector_get_everything() {
     sees_through::<With<Heartbeat, Probe>>();
@@ -293,7 +394,41 @@ fn protocols_with_a_detector_get_everything() {
 
 #[test]
 fn reliable_links_forward_everything() {
-    sees_through::<Reliable<Probe>>();
+    let (mut node, booted) = Linked::boot();
+    assert_eq!(booted.told, [Told::Started(None), Told::Message(ME)], "it boots and hears itself");
+
+    // Every kind of effect comes out.
+    let sent = node.ask(Do::Send(NodeId(2)));
+    assert_eq!(sent.told, [Told::Asked]);
+    assert_eq!(sent.reached, [NodeId(2)]);
+    assert_eq!(sent.charged, [Charge::NextEntry], "charged as the probe says");
+    assert_eq!(node.ask(Do::Broadcast).reached, nodes([0, 2]));
+    let to_self = node.ask(Do::Send(ME));
+    assert_eq!(to_self.told, [Told::Asked, Told::Message(ME)]);
+    assert_eq!(to_self.reached, [], "a message to oneself stays inside");
+    let set = node.ask(Do::SetTimer).set;
+    let [(alarm, after)] = set[..] else { panic!("one timer") };
+    assert_eq!((format!("{:?}", node.host.timer(ME, alarm)), after), ("App(Alarm)".into(), T));
+    assert_eq!(node.act(Stimulus::Timer(alarm)).told, [Told::Timer]);
+    let set = node.ask(Do::SetTimer).set;
+    assert_eq!(node.ask(Do::CancelTimer).cancelled, [set[0].0]);
+    assert_eq!(node.ask(Do::Save(42)).saved, 1);
+    assert_eq!(node.ask(Do::Choose).told, [Told::Asked, Told::Chosen(0)]);
+
+    // Every kind of input gets in. What p1 has sent p2 first, p2 hears from p1 first.
+    let [first, ..] = sent.handles[..] else { panic!("one message") };
+    let (at, message) = (NodeId(2), Stimulus::Message { from: ME, message: first });
+    assert_eq!(node.act_at(at, message).told, [Told::Message(ME)]);
+    assert_eq!(node.act(Stimulus::Suspect(NodeId(0))).told, [Told::Suspect(NodeId(0))]);
+    assert_eq!(node.act(Stimulus::Restore(NodeId(0))).told, [Told::Restore(NodeId(0))]);
+    assert_eq!(node.act(Stimulus::Join(NodeId(2))).told, [Told::Join(NodeId(2))]);
+    assert_eq!(node.act(Stimulus::Leave).told, [Told::Leave]);
+
+    // What it saved is what it boots with.
+    node.host.crash(ME);
+    assert_eq!(node.boot_at(ME).told[0], Told::Started(Some(42)));
+    let probe = node.host.inside(ME).and_then(|state| state.downcast_ref::<Probe>());
+    assert_eq!(probe.expect("it is up").booted_with, Some(42));
 }
 
 #[test]
@@ -397,7 +532,7 @@ impl Protocol for Counter {
     }
 }
 
-impl conclave_protocol::Client<Reliable<Counter>> for Silent {
+impl conclave_protocol::Client<Counter> for Silent {
     fn requests(&self) -> impl IntoIterator<Item = Never> {
         None
     }
@@ -429,10 +564,11 @@ fn after_a_crash_and_recovery_the_links_carry_on_in_order() {
             .with(at(back), Action::Recover(NodeId(1)));
         spec.linger = None;
         spec.until = at(1_000);
-        let config = ReliableConfig { resend: T * 3, app: () };
-        let mut world = World::<Reliable<Counter>, Silent>::new(config, &spec);
+        let host = Hosted::<Counter, Silent>::new((), 2);
+        let mut world = World::new(Box::new(Reliable::new(Box::new(host), 2, T * 3)), &spec);
         while world.step().is_none() {}
-        let heard = |node| &world.state(NodeId(node)).expect("it is up").app.heard;
+        let state = |node| world.state::<Counter>(NodeId(node)).expect("it is up");
+        let heard = |node| &state(node).heard;
         // The survivor hears the numbers of both lives, each life in order from 1; of the first
         // life perhaps not the last few, and of the second all.
         let at_survivor = heard(0);

@@ -1,6 +1,6 @@
 //! What the algorithm's values say when the nodes have other names.
 
-use conclave_protocol::{Client, NodeId, Protocol, Value, renamed};
+use conclave_protocol::{Kind, NodeId, Numbered};
 
 use crate::Requests;
 use crate::local::{Envelope, Local, Standing, Stimulus};
@@ -23,22 +23,23 @@ fn request_mask(bits: u64, names: &[NodeId], requests: Requests) -> u64 {
 }
 
 /// What stands at a node, when node `i` is called `names[i]`.
-pub(crate) fn local<P: Protocol, C: Client<P>>(
-    local: &Local<P, C>,
+pub(crate) fn local(
+    local: &Local,
     names: &[NodeId],
     requests: Requests,
-) -> Option<Local<P, C>> {
+    numbered: &mut dyn Numbered,
+) -> Option<Local> {
     let mut timers = Vec::new();
-    for (timer, left) in &local.timers {
-        timers.push((renamed(timer, names)?, *left));
+    for &(timer, left) in &local.timers {
+        timers.push((numbered.renamed(Kind::Timer, timer, names)?, left));
     }
-    timers.sort_by_cached_key(|(timer, _)| format!("{timer:?}"));
+    timers.sort_by_cached_key(|&(timer, _)| numbered.print(Kind::Timer, timer));
     let standing = &local.standing;
     Some(Local {
-        state: optional(local.state.as_ref(), names)?,
-        client: renamed(&local.client, names)?,
+        state: optional(Kind::State, local.state, names, numbered)?,
+        client: numbered.renamed(Kind::Client, local.client, names)?,
         timers,
-        stable: optional(local.stable.as_ref(), names)?,
+        stable: optional(Kind::Stable, local.stable, names, numbered)?,
         left: local.left,
         standing: Standing {
             follows: standing.follows.map(|leader| names[leader.index()]),
@@ -53,39 +54,46 @@ pub(crate) fn local<P: Protocol, C: Client<P>>(
 }
 
 #[expect(clippy::option_option, reason = "there may be nothing to rename, and it may fail")]
-fn optional<T: Value>(value: Option<&T>, names: &[NodeId]) -> Option<Option<T>> {
-    match value {
-        Some(value) => renamed(value, names).map(Some),
+fn optional(
+    kind: Kind,
+    number: Option<u32>,
+    names: &[NodeId],
+    numbered: &mut dyn Numbered,
+) -> Option<Option<u32>> {
+    match number {
+        Some(number) => numbered.renamed(kind, number, names).map(Some),
         None => Some(None),
     }
 }
 
 /// A message with what is attached to it.
-pub(crate) fn envelope<M: Value>(
-    envelope: &Envelope<M>,
+pub(crate) fn envelope(
+    envelope: Envelope,
     names: &[NodeId],
     requests: Requests,
-) -> Option<Envelope<M>> {
+    numbered: &mut dyn Numbered,
+) -> Option<Envelope> {
     Some(Envelope {
-        msg: renamed(&envelope.msg, names)?,
+        msg: numbered.renamed(Kind::Message, envelope.msg, names)?,
         knows: request_mask(envelope.knows, names, requests),
         owner: envelope.owner,
     })
 }
 
 /// What happens, if it is no message.
-pub(crate) fn stimulus<P: Protocol>(
-    stimulus: &Stimulus<P>,
+pub(crate) fn stimulus(
+    stimulus: Stimulus,
     names: &[NodeId],
-) -> Option<Stimulus<P>> {
-    let name = |node: &NodeId| names[node.index()];
+    numbered: &mut dyn Numbered,
+) -> Option<Stimulus> {
+    let name = |node: NodeId| names[node.index()];
     Some(match stimulus {
-        Stimulus::Ask(request) => Stimulus::Ask(renamed(request, names)?),
-        Stimulus::Timer(timer) => Stimulus::Timer(renamed(timer, names)?),
+        Stimulus::Ask(request) => Stimulus::Ask(numbered.renamed(Kind::Request, request, names)?),
+        Stimulus::Timer(timer) => Stimulus::Timer(numbered.renamed(Kind::Timer, timer, names)?),
         Stimulus::Suspect(peer) => Stimulus::Suspect(name(peer)),
         Stimulus::Trust(peer) => Stimulus::Trust(name(peer)),
         Stimulus::Join(sponsor) => Stimulus::Join(name(sponsor)),
-        Stimulus::Boot { .. } | Stimulus::Leave => stimulus.clone(),
+        Stimulus::Boot { .. } | Stimulus::Leave => stimulus,
         Stimulus::Deliver { .. } => unreachable!("messages have numbers of their own"),
     })
 }

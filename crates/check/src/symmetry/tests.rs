@@ -1,7 +1,7 @@
 use std::sync::Mutex;
 
-use conclave_algorithms::mutex::{self, naimi_trehel, ricart_agrawala, token_ring};
-use conclave_protocol::{Client, Entry, Protocol, Setup};
+use conclave_algorithms::mutex::{naimi_trehel, ricart_agrawala, token_ring};
+use conclave_protocol::{Algorithm, Setup};
 
 use super::*;
 use crate::check::begin;
@@ -51,13 +51,13 @@ fn renamings_kept_form_a_group() {
 }
 
 /// How many states there are of which none is a renaming of another, found the long way.
-fn orbits<P: Protocol, C: Client<P>>(entry: &Entry<P>, spec: &CheckSpec) -> usize {
+fn orbits(entry: &dyn Algorithm, spec: &CheckSpec) -> usize {
     let watch = Watch::of(spec);
     let mut group = Arc::new(Group::of(spec).expect("some nodes are alike"));
     loop {
         let mut shape = Shape::new(spec, watch);
         shape.compare = false;
-        let (mut space, start) = begin::<P, C>(entry, spec, watch).expect("it runs");
+        let (mut space, start) = begin(entry, spec, watch).expect("it runs");
         space.rename_by(Renamings::new(Arc::clone(&group), spec));
         let space = Mutex::new(space);
         let mut canon = Canon::new(&group, &shape);
@@ -85,14 +85,14 @@ fn orbits<P: Protocol, C: Client<P>>(entry: &Entry<P>, spec: &CheckSpec) -> usiz
     }
 }
 
-fn finds_all<P: Protocol, C: Client<P>>(entry: &Entry<P>, topology: Topology, budgets: Budgets) {
+fn finds_all(entry: &dyn Algorithm, topology: Topology, budgets: Budgets) {
     let clients = 0..topology.len();
-    let mut spec = CheckSpec::new(&entry.info, Setup::new(topology), clients);
+    let mut spec = CheckSpec::new(entry.info(), Setup::new(topology), clients);
     // Never violated by states, so that nothing ends the search.
     spec.properties = vec![Property::Accuracy];
     (spec.symmetry, spec.budgets) = (true, budgets);
-    let found = check::<P, C>(entry, &spec, &Progress::default()).expect("it is symmetric");
-    assert_eq!(found.coverage.states as usize, orbits::<P, C>(entry, &spec));
+    let found = check(entry, &spec, &Progress::default()).expect("it is symmetric");
+    assert_eq!(found.coverage.states as usize, orbits(entry, &spec));
 }
 
 #[test]
@@ -104,8 +104,8 @@ fn the_search_finds_one_of_all_states_that_differ_in_names() {
     ];
     for budgets in faults {
         let all = Topology::complete(3);
-        finds_all::<_, mutex::Client>(&naimi_trehel::PLAIN, all.clone(), budgets);
-        finds_all::<_, mutex::Client>(&ricart_agrawala::NO_TIE_BREAK, all, budgets);
-        finds_all::<_, mutex::Client>(&token_ring::PLAIN, Topology::ring(4), budgets);
+        finds_all(&naimi_trehel::PLAIN, all.clone(), budgets);
+        finds_all(&ricart_agrawala::NO_TIE_BREAK, all, budgets);
+        finds_all(&token_ring::PLAIN, Topology::ring(4), budgets);
     }
 }

@@ -1,6 +1,6 @@
 //! Applications that never stop asking, and orders of requests that cannot be watched.
 
-use conclave_algorithms::mutex::{Algorithm, Client, dijkstra_1965, raymond_tree, ricart_agrawala};
+use conclave_algorithms::mutex::{Algorithm, dijkstra_1965, raymond_tree, ricart_agrawala};
 use conclave_check::{CheckError, CheckSpec, Progress, Report, Requests, Verdict, check};
 use conclave_protocol::{Channels, Entry, Property, Setup, Topology, What};
 
@@ -12,7 +12,7 @@ fn spec<P: Algorithm>(entry: &Entry<P>, setup: Setup, properties: &[Property]) -
 }
 
 fn run<P: Algorithm>(entry: &Entry<P>, spec: &CheckSpec) -> Result<Report, CheckError> {
-    check::<P, Client>(entry, spec, &Progress::default())
+    check(entry, spec, &Progress::default())
 }
 
 /// Whether nobody starves in a line of three where all ask for ever.

@@ -3,7 +3,7 @@
 use conclave_algorithms::mutex::ricart_agrawala::{
     BARE_REPLY, NO_TIE_BREAK, PLAIN, RicartAgrawala,
 };
-use conclave_algorithms::mutex::{Client, suzuki_kasami};
+use conclave_algorithms::mutex::suzuki_kasami;
 use conclave_check::{CheckSpec, Progress, Report, Stop, Verdict, hunt};
 use conclave_protocol::{Channels, Entry, Property, Setup, Topology};
 
@@ -19,7 +19,7 @@ fn spec<P: conclave_protocol::Protocol>(entry: &Entry<P>, nodes: u32, requests: 
 }
 
 fn check(entry: &Entry<RicartAgrawala>, spec: &CheckSpec) -> Report {
-    let report = conclave_check::check::<RicartAgrawala, Client>(entry, spec, &Progress::default());
+    let report = conclave_check::check(entry, spec, &Progress::default());
     report.expect("it can be checked")
 }
 
@@ -71,7 +71,7 @@ fn the_missing_tie_break_is_shown_in_fourteen_steps() {
 #[test]
 fn a_quick_look_finds_it_at_once() {
     let (spec, progress) = (spec(&NO_TIE_BREAK, 3, 2), Progress::default());
-    let prey = hunt::<RicartAgrawala, Client>(&NO_TIE_BREAK, &spec, 1, &progress);
+    let prey = hunt(&NO_TIE_BREAK, &spec, 1, &progress);
     let (property, violation) = prey.expect("it can be checked").expect("it is easily found");
     assert_eq!(property, Property::Exclusion);
     assert!(violation.decisions.len() >= 10, "the shortest has ten steps");
@@ -109,11 +109,7 @@ fn messages_of_an_entry_are_counted_over_all_runs() {
     // The holder of the token enters for nothing; another takes a request to all and the token.
     let entry = &suzuki_kasami::PLAIN;
     let spec = counted(spec(entry, 3, 1));
-    let report = conclave_check::check::<suzuki_kasami::SuzukiKasami, Client>(
-        entry,
-        &spec,
-        &Progress::default(),
-    );
+    let report = conclave_check::check(entry, &spec, &Progress::default());
     let messages = report.expect("it can be checked").messages.expect("they were counted");
     assert_eq!(messages.of_node, [(0, 0, Some(3)), (1, 3, Some(3)), (2, 3, Some(3))]);
 }

@@ -2,8 +2,8 @@
 
 use conclave_check::{CheckSpec, Progress, Report, Verdict, check};
 use conclave_protocol::{
-    Client, Ctx, Entry, Info, Mark, Marked, Model, Never, NodeId, Property, Protocol, Setup,
-    Topology, What,
+    Client, Ctx, Entry, HeardBy, Info, Mark, Marked, Model, Never, NodeId, Property, Protocol,
+    Setup, Topology, What,
 };
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +39,10 @@ impl Marked for Request {
             Self::Release => Mark::Left,
         }
     }
+}
+
+impl HeardBy for Acquired {
+    type Client = Asker;
 }
 
 impl Marked for Acquired {
@@ -136,9 +140,9 @@ fn verdict(config: fn(&Setup) -> Result<Map, conclave_protocol::Unfit>) -> Verdi
 }
 
 fn report(nodes: u32, config: fn(&Setup) -> Result<Map, conclave_protocol::Unfit>) -> Report {
-    let entry = Entry { info: INFO, config, clients: Entry::<Walk>::everyone };
+    let entry = Entry::<Walk> { info: INFO, config, clients: Entry::<Walk>::everyone };
     let spec = CheckSpec::new(&INFO, Setup::new(Topology::complete(nodes)), 0..nodes);
-    check::<Walk, Asker>(&entry, &spec, &Progress::default()).expect("it is sound")
+    check(&entry, &spec, &Progress::default()).expect("it is sound")
 }
 
 #[test]

@@ -84,7 +84,7 @@ fn decisions(file: &TraceFile) -> Option<Vec<Decision>> {
 fn a_run_that_follows_the_decisions_of_another_is_the_same() {
     let unit = Duration::from_millis(1);
     let (mut compared, mut chosen) = (0, Vec::new());
-    for info in catalogue::ALL {
+    for info in catalogue::infos() {
         let n = if info.family() == "mutex" { 4 } else { 3 };
         let shape =
             if info.model.links == Links::Tree { Topology::line } else { Topology::complete };

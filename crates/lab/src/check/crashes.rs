@@ -112,7 +112,7 @@ pub fn table(
         return Err(Refusal::Usage("--crash-table takes at least three nodes".to_owned()));
     }
     let chosen: Vec<&'static Info> = if id == "election" {
-        let all = catalogue::ALL.iter().copied().filter(|info| info.family() == "election");
+        let all = catalogue::infos().filter(|info| info.family() == "election");
         all.filter(|info| info.mutant.is_none() && !info.elects_several()).collect()
     } else {
         let info = find(id)?;

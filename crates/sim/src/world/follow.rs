@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use conclave_protocol::{Client, Ctx, Decision, Input, Mark, Marked, NodeId, Protocol, Time, What};
+use conclave_protocol::{Decision, Host, Mark, NodeId, Outside, Stimulus, Time, Turn, What};
 
-use super::{End, Node, Outcome, World};
+use super::{End, Outcome, World};
 use crate::course::{Course, Decided};
-use crate::environment::Outside;
+use crate::environment::Executor;
 use crate::{Action, Event, Owner, SpecError};
 
 #[cfg(test)]
 mod tests;
 
-impl<P: Protocol, C: Client<P>> World<P, C> {
+impl World {
     /// Carries out one decision after the other: the first at `T`, the second at `2T`, and so on.
     pub(super) fn follow(
         mut self,
@@ -42,15 +42,17 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
             What::Ask { node, request } => self.ask(node, request as usize)?,
             What::Deliver { from, to, place } => {
                 let it = self.course().link(from, to).remove(place as usize);
-                self.arrive(from, to, it.msg, it.serial, it.owner, it.lamport, it.label);
+                self.arrive(from, to, it);
             }
             What::Lose { from, to, place } => {
                 let it = self.course().link(from, to).remove(place as usize);
-                self.lose(from, to, it.serial, it.label);
+                self.lose(from, to, it);
             }
             What::Repeat { from, to, place } => {
                 let (link, place) = (self.course().link(from, to), place as usize);
-                link.insert(place + 1, link[place].clone());
+                let it = link[place];
+                link.insert(place + 1, it);
+                self.host.repeat(it.message);
             }
             What::Timer { node, ref timer } => self.ring(node, timer)?,
             ref what => {
@@ -65,7 +67,7 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
             self.crash(node);
         }
         let pending = self.course().under_way(|_| true)
-            + self.nodes.iter().map(|node| node.local.timers.len()).sum::<usize>();
+            + self.nodes.iter().map(|node| node.timers.len()).sum::<usize>();
         let course = self.course();
         course.most = course.most.max(pending);
         Ok(())
@@ -73,22 +75,22 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
 
     /// The application makes one of the requests that it may make.
     fn ask(&mut self, id: NodeId, request: usize) -> Result<(), String> {
-        let client = &mut self.nodes[id.index()].client;
-        let Some(asked) = client.requests().into_iter().nth(request) else {
-            return Err(match client.requests().into_iter().count() {
+        let Some(mark) = self.host.request(id, request) else {
+            let many = (0..).map_while(|place| self.host.request(id, place)).count();
+            return Err(match many {
                 0 => "its application may make none now".to_owned(),
                 many => format!("the last that its application may make is number {}", many - 1),
             });
         };
-        client.on_request(&asked);
-        self.input(id, Event::Request(asked.mark()), Owner::Node(id), Input::Request(asked));
+        self.input(id, Event::Request(mark), Owner::Node(id), Stimulus::Ask(request));
         Ok(())
     }
 
     /// The timer that prints so runs out.
     fn ring(&mut self, id: NodeId, name: &str) -> Result<(), String> {
-        let timers = &mut self.nodes[id.index()].local.timers;
-        let running: Vec<String> = timers.iter().map(|(timer, _)| format!("{timer:?}")).collect();
+        let timers = &mut self.nodes[id.index()].timers;
+        let name_of = |&(timer, _): &(_, u64)| format!("{:?}", self.host.timer(id, timer));
+        let running: Vec<String> = timers.iter().map(name_of).collect();
         let Some(i) = running.iter().position(|running| running == name) else {
             return Err(match running.as_slice() {
                 [] => "no timer runs there".to_owned(),
@@ -155,21 +157,23 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
     }
 
     fn is_down(&self, id: NodeId) -> bool {
-        self.nodes[id.index()].state.is_none()
+        !self.nodes[id.index()].up
     }
 
-    fn course(&mut self) -> &mut Course<P> {
+    fn course(&mut self) -> &mut Course {
         self.environment.course.as_mut().expect("the run follows decisions")
     }
 
     /// Whether nothing is left to happen but new requests and faults.
     fn is_quiet(&mut self) -> bool {
-        let leaves = |request: P::Request| request.mark() == Mark::Left;
-        let idle = |node: &Node<P, C>| {
-            node.local.timers.is_empty() && !node.client.requests().into_iter().any(leaves)
+        let leaves = |id| {
+            let mut requests = (0..).map_while(|place| self.host.request(id, place));
+            requests.any(|mark| mark == Mark::Left)
         };
-        let up: Vec<bool> = self.nodes.iter().map(|node| node.state.is_some()).collect();
-        self.nodes.iter().all(idle) && self.course().under_way(|to| up[to.index()]) == 0
+        let idle = self.nodes.iter().all(|node| node.timers.is_empty());
+        let idle = idle && !self.topology.nodes().any(leaves);
+        let up: Vec<bool> = self.nodes.iter().map(|node| node.up).collect();
+        idle && self.course().under_way(|to| up[to.index()]) == 0
     }
 
     /// As [`apply`](Self::apply), in a step that was decided about.
@@ -178,15 +182,14 @@ impl<P: Protocol, C: Client<P>> World<P, C> {
         &mut self,
         id: NodeId,
         cause: u32,
-        rule: impl FnOnce(&mut Option<P>, &mut Ctx<P>),
+        rule: impl FnOnce(&mut dyn Host, Turn<'_>, &mut dyn Outside) -> bool,
     ) {
         let now = self.course().clock(id);
-        let Node { state, local, .. } = &mut self.nodes[id.index()];
         let (topology, environment) = (&self.topology, &mut self.environment);
-        let mut decided = Decided(Outside { me: id, cause, topology, environment, local });
-        let mut ctx = Ctx::new(id, topology, &self.config, now, &mut decided);
-        rule(state, &mut ctx);
-        if ctx.looked_at_clock() {
+        let local = &mut self.nodes[id.index()];
+        let mut decided = Decided(Executor { me: id, cause, topology, environment, local });
+        let turn = Turn { node: id, now, topology, settles: true };
+        if rule(&mut *self.host, turn, &mut decided) {
             self.course().looked(id);
         }
         if !self.environment.notices.is_empty() {

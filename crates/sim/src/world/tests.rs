@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use conclave_protocol::{
-    Charge, Client, Ctx, Entry, Info, Mark, Marked, Model, Never, NodeId, Protocol, Setup, Time,
-    Topology,
+    Charge, Client, Ctx, Entry, HeardBy, Info, Mark, Marked, Model, Never, NodeId, Protocol, Setup,
+    Time, Topology,
 };
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +32,10 @@ impl Marked for Request {
     fn mark(&self) -> Mark {
         if *self == Self::Acquire { Mark::Asked } else { Mark::Left }
     }
+}
+
+impl HeardBy for Granted {
+    type Client = User;
 }
 
 impl Marked for Granted {
@@ -128,7 +132,7 @@ fn spec(faults: Faults) -> RunSpec {
 }
 
 fn simulate(spec: &RunSpec) -> Outcome {
-    run::<Generous, User>(&ENTRY, spec).unwrap()
+    run(&ENTRY, spec).unwrap()
 }
 
 /// When an event that satisfies the condition happens at `node`.

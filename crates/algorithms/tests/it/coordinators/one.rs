@@ -98,7 +98,7 @@ fn a_request_may_be_overtaken_by_one_that_it_caused() {
 #[test]
 fn timestamps_help_only_among_those_who_queue() {
     // Both requests wait behind p3, and only the stamped queue knows which is the older.
-    let order_of = |entry| {
+    let order_of = |entry: &Entry<centralized::Centralized>| {
         let mut spec = plan(entry, system(4), tells_and_is_overtaken(true));
         spec.delays.links.push(slow_at_first(1, 0, 20));
         order(&talkative(entry, &spec))
@@ -200,9 +200,11 @@ fn a_probe_tells_a_busy_coordinator_from_a_dead_one() {
         let mut spec = plan(entry, setup, [ask(1, 0, 200), ask(2, 1, 5)]);
         spec.faults = faults;
         let config = (entry.config)(&spec.setup).expect("fits");
-        let mut world = World::<centralized::Centralized, mutex::Client>::new(config, &spec);
+        let host = Hosted::<centralized::Centralized, mutex::Client>::new(config, 3);
+        let mut world = World::new(Box::new(host), &spec);
         while world.now() < at(until) && world.step().is_none() {}
-        world.state(NodeId(2)).expect("p2 is up").misses_the_coordinator()
+        let p2 = world.state::<centralized::Centralized>(NodeId(2)).expect("p2 is up");
+        p2.misses_the_coordinator()
     };
     let crash = Faults::none().with(at(50), Action::Crash(NodeId(0)));
     assert!(!misses(Faults::none(), 150), "busy");

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use conclave_protocol::{
-    Crashes, Entry, Info, Links, NodeId, Property, Protocol, Setup, Time, Timing, Topology, Unfit,
+    Algorithm, Crashes, Info, Links, NodeId, Property, Setup, Time, Timing, Topology, Unfit,
 };
 use conclave_sim::{
     Action, Arrivals, Ask, Costs, Delay, Faults, JudgeLimits, Outcome, Rng, RunSpec, SlowLink,
@@ -39,8 +39,8 @@ pub(crate) fn ring(n: u32) -> Setup {
 }
 
 /// A topology of `n` nodes that suits the algorithm, of a different shape by seed where it may.
-pub(crate) fn topology<P: Protocol>(entry: &Entry<P>, n: u32, seed: u64) -> Topology {
-    let links = entry.info.model.links;
+pub(crate) fn topology(entry: &dyn Algorithm, n: u32, seed: u64) -> Topology {
+    let links = entry.info().model.links;
     let names: &[&str] = match links {
         Links::Tree => &["line", "star", "binary", "tree"],
         Links::Graph => &["grid", "geometric", "tree", "complete", "star"],
@@ -61,15 +61,14 @@ pub(crate) fn places(info: &Info, setup: &Setup) -> Result<u32, Unfit> {
 
 /// A run with chance in everything its model leaves open: delays up to `T`, think and hold times;
 /// each client enters three times. Where a group can grow, half the nodes have to join it first.
-pub(crate) fn random_spec<P: Protocol>(entry: &Entry<P>, setup: Setup, seed: u64) -> RunSpec {
+pub(crate) fn random_spec(entry: &dyn Algorithm, setup: Setup, seed: u64) -> RunSpec {
     let n = setup.n();
-    let config = (entry.config)(&setup).expect("the algorithm fits the system");
-    let clients = (entry.clients)(&config, n);
+    let clients = entry.clients(&setup).expect("the algorithm fits the system");
     let mut rng = Rng::new(seed);
-    let mut spec = RunSpec::new(&entry.info, setup);
+    let mut spec = RunSpec::new(entry.info(), setup);
     spec.seed = seed;
     let mut rounds = 3;
-    if entry.info.options.iter().any(|option| option.name == "members") {
+    if entry.info().options.iter().any(|option| option.name == "members") {
         // Long enough that to wait for membership first is not to starve.
         rounds = 6;
         let members = n.div_ceil(2);
@@ -99,18 +98,14 @@ pub(crate) fn random_spec<P: Protocol>(entry: &Entry<P>, setup: Setup, seed: u64
 /// A run of an election with chance in everything its model leaves open: who calls it and when,
 /// attributes if there are any, delays up to `T`, who crashes meanwhile and afterwards, and who
 /// comes back.
-pub(crate) fn random_election<P: Protocol>(
-    entry: &Entry<P>,
-    mut setup: Setup,
-    seed: u64,
-) -> RunSpec {
+pub(crate) fn random_election(entry: &dyn Algorithm, mut setup: Setup, seed: u64) -> RunSpec {
     let n = u64::from(setup.n());
     // Sizes go by the remainder modulo eight. Some attributes are equal.
     if seed / 8 % 2 == 1 && setup.attributes.is_empty() {
         let mut rng = Rng::new(seed).fork(78);
         setup.attributes = (0..n).map(|_| 1 + rng.below(n)).collect();
     }
-    let mut spec = RunSpec::new(&entry.info, setup);
+    let mut spec = RunSpec::new(entry.info(), setup);
     let mut rng = Rng::new(seed);
     spec.seed = seed;
     spec.delays = Delay::Uniform(T / 20, T).into();
@@ -134,8 +129,8 @@ pub(crate) fn random_election<P: Protocol>(
 }
 
 /// A run in which failure detectors watch, and nodes crash as the model allows.
-pub(crate) fn random_watch<P: Protocol>(entry: &Entry<P>, setup: Setup, seed: u64) -> RunSpec {
-    let mut spec = RunSpec::new(&entry.info, setup);
+pub(crate) fn random_watch(entry: &dyn Algorithm, setup: Setup, seed: u64) -> RunSpec {
+    let mut spec = RunSpec::new(entry.info(), setup);
     let mut rng = Rng::new(seed);
     spec.seed = seed;
     spec.delays = Delay::Uniform(T / 20, T).into();
@@ -147,14 +142,14 @@ pub(crate) fn random_watch<P: Protocol>(entry: &Entry<P>, setup: Setup, seed: u6
 
 /// Crashes of up to all nodes but `spared` in the first `span` units, and recoveries, as far as
 /// the model allows them.
-pub(crate) fn random_crashes<P: Protocol>(
-    entry: &Entry<P>,
+pub(crate) fn random_crashes(
+    entry: &dyn Algorithm,
     n: u32,
     spared: NodeId,
     span: u32,
     rng: &mut Rng,
 ) -> Faults {
-    let allowed = entry.info.model.crashes;
+    let allowed = entry.info().model.crashes;
     let mut faults = Faults::none();
     if allowed == Crashes::None {
         return faults;
@@ -179,8 +174,8 @@ pub(crate) fn random_crashes<P: Protocol>(
 /// The same run with what its model allows to go wrong: half of the seeds get crashes and
 /// recoveries, and a quarter get pauses where nothing is known about time. Says whether there are
 /// crashes.
-pub(crate) fn add_random_faults<P: Protocol>(entry: &Entry<P>, spec: &mut RunSpec) -> bool {
-    let (n, model) = (spec.setup.n(), &entry.info.model);
+pub(crate) fn add_random_faults(entry: &dyn Algorithm, spec: &mut RunSpec) -> bool {
+    let (n, model) = (spec.setup.n(), entry.info().model);
     // Sizes go by the remainder modulo eight.
     let share = spec.seed / 8 % 4;
     let mut rng = Rng::new(spec.seed).fork(77);
@@ -205,21 +200,21 @@ pub(crate) fn add_random_faults<P: Protocol>(entry: &Entry<P>, spec: &mut RunSpe
 }
 
 /// Everybody in `who` asks at once, in unit delays, and stays inside for `hold` units.
-pub(crate) fn burst<P: Protocol>(
-    entry: &Entry<P>,
+pub(crate) fn burst(
+    entry: &dyn Algorithm,
     setup: Setup,
     who: impl IntoIterator<Item = u32>,
     hold: u64,
 ) -> RunSpec {
-    let mut spec = RunSpec::new(&entry.info, setup);
+    let mut spec = RunSpec::new(entry.info(), setup);
     spec.workload = Workload::burst(who.into_iter().map(NodeId), T * hold as u32);
     spec.until = at(100_000);
     spec
 }
 
-/// Runs an algorithm of the catalogue, which `conclave-lab` has compiled once for all tests.
-pub(crate) fn simulate<P: Protocol>(entry: &Entry<P>, spec: &RunSpec) -> Outcome {
-    assert_eq!(spec.algorithm, entry.info.id, "the specification is for this algorithm");
+/// Runs an algorithm of the catalogue.
+pub(crate) fn simulate(entry: &dyn Algorithm, spec: &RunSpec) -> Outcome {
+    assert_eq!(spec.algorithm, entry.info().id, "the specification is for this algorithm");
     let outcome = conclave_lab::run(spec).expect("it is in the catalogue");
     outcome.expect("the specification makes sense")
 }
@@ -247,9 +242,9 @@ pub(crate) fn lose(label: &str) -> Action {
 }
 
 /// Everybody enters so often, asks again on leaving, and stays for two units.
-pub(crate) fn saturated<P: Protocol>(entry: &Entry<P>, setup: Setup, rounds: u32) -> RunSpec {
+pub(crate) fn saturated(entry: &dyn Algorithm, setup: Setup, rounds: u32) -> RunSpec {
     let n = setup.n();
-    let mut spec = RunSpec::new(&entry.info, setup);
+    let mut spec = RunSpec::new(entry.info(), setup);
     spec.workload = Workload {
         arrivals: Arrivals::Closed {
             clients: 0..n,
@@ -276,8 +271,8 @@ pub(crate) fn tenths(tenths: u32) -> Time {
 }
 
 /// A run in unit delays in which these ask: `(node, when, hold)`, in tenths of a unit.
-pub(crate) fn planned<P: Protocol>(
-    entry: &Entry<P>,
+pub(crate) fn planned(
+    entry: &dyn Algorithm,
     setup: Setup,
     plan: impl IntoIterator<Item = (u32, u32, u32)>,
 ) -> RunSpec {
@@ -286,18 +281,14 @@ pub(crate) fn planned<P: Protocol>(
         at: tenths(when),
         hold: Some(T * hold / 10),
     });
-    let mut spec = RunSpec::new(&entry.info, setup);
+    let mut spec = RunSpec::new(entry.info(), setup);
     spec.workload = Workload { arrivals: Arrivals::Plan(asks.collect()), ..Workload::idle() };
     spec.until = at(100_000);
     spec
 }
 
 /// The same in whole units.
-pub(crate) fn asking<P: Protocol>(
-    entry: &Entry<P>,
-    setup: Setup,
-    plan: &[(u32, u64, u64)],
-) -> RunSpec {
+pub(crate) fn asking(entry: &dyn Algorithm, setup: Setup, plan: &[(u32, u64, u64)]) -> RunSpec {
     let tenths = |&(node, t, hold): &(u32, u64, u64)| (node, 10 * t as u32, 10 * hold as u32);
     planned(entry, setup, plan.iter().map(tenths))
 }

@@ -1,7 +1,7 @@
 //! Applications that talk to each other beside the algorithm.
 
 use conclave_algorithms::mutex;
-use conclave_protocol::{Charge, Ctx, Effect, Entry, NodeId, Protocol};
+use conclave_protocol::{Charge, Ctx, Effect, Entry, Hosted, NodeId, Protocol};
 use conclave_sim::{Outcome, RunSpec, World};
 use serde::{Deserialize, Serialize};
 
@@ -85,5 +85,6 @@ impl<P: mutex::Algorithm> Protocol for Talkative<P> {
 /// Runs an algorithm whose applications talk.
 pub(crate) fn talkative<P: mutex::Algorithm>(entry: &Entry<P>, spec: &RunSpec) -> Outcome {
     let config = (entry.config)(&spec.setup).expect("the algorithm fits the system");
-    World::<Talkative<P>, mutex::Client>::new(config, spec).finish()
+    let host = Hosted::<Talkative<P>, mutex::Client>::new(config, spec.setup.n());
+    World::new(Box::new(host), spec).finish()
 }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use conclave_protocol::{
-    Client, Ctx, Decision, Entry, Info, Mark, Marked, Model, NodeId, Property, Protocol, Setup,
-    Time, Topology, What,
+    Client, Ctx, Decision, Entry, HeardBy, Info, Mark, Marked, Model, NodeId, Property, Protocol,
+    Setup, Time, Topology, What,
 };
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +50,10 @@ impl Marked for Request {
             _ => Mark::Other,
         }
     }
+}
+
+impl HeardBy for Notice {
+    type Client = Anyone;
 }
 
 impl Marked for Notice {
@@ -231,7 +235,7 @@ fn spec(decisions: Vec<Decision>) -> RunSpec {
 }
 
 fn try_to(decisions: &[Decision]) -> Result<Outcome, SpecError> {
-    run::<Diary, Anyone>(&ENTRY, &spec(decisions.to_vec()))
+    run(&ENTRY, &spec(decisions.to_vec()))
 }
 
 #[track_caller]
@@ -498,7 +502,7 @@ fn the_decisions_say_what_goes_beyond_a_model() {
 fn a_file_of_decisions_gives_the_same_run_again_and_says_what_it_shows() {
     let decisions = vec![Decision { choices: vec![3], ..by_clock(at(4), ask(1, TOSS)) }];
     let spec = spec(decisions);
-    let outcome = run::<Diary, Anyone>(&ENTRY, &spec).unwrap();
+    let outcome = run(&ENTRY, &spec).unwrap();
     let mut file = TraceFile::new(&spec, &outcome);
     assert_eq!(file.version, 2);
     let why = "p1 waits".to_owned();
@@ -506,7 +510,7 @@ fn a_file_of_decisions_gives_the_same_run_again_and_says_what_it_shows() {
     file.verdict = Some(finding.clone());
     let again = TraceFile::parse(&file.to_text()).unwrap();
     assert_eq!(again, file);
-    let anew = run::<Diary, Anyone>(&ENTRY, &again.spec).unwrap();
+    let anew = run(&ENTRY, &again.spec).unwrap();
     assert_eq!(replay(&again, &anew), Replay::Identical { events: outcome.trace.records.len() });
     assert_eq!(finding.to_string(), "NS violated at step 1: p1 waits");
     let endless = Finding { step: 14, loop_from: Some(9), ..finding.clone() };
@@ -514,7 +518,7 @@ fn a_file_of_decisions_gives_the_same_run_again_and_says_what_it_shows() {
     let stuck = Finding { loop_from: Some(1), ..finding };
     assert_eq!(stuck.to_string(), "NS violated: p1 waits; step 1 repeats for ever");
     let usual = RunSpec { decisions: None, ..spec };
-    let file = TraceFile::new(&usual, &run::<Diary, Anyone>(&ENTRY, &usual).unwrap());
+    let file = TraceFile::new(&usual, &run(&ENTRY, &usual).unwrap());
     assert_eq!(file.version, 1);
     assert!(!file.to_text().contains("decisions") && !file.to_text().contains("verdict"));
 }
