@@ -3,10 +3,10 @@
 //!
 //! A command of the lock service reaches a node, and runs other commands, by way of [`service`]. A command of the
 //! laboratory turns flags into plain data ([`spec_args`]), hands it to [`conclave_lab`], and shows what came of it
-//! ([`report`], [`diagram`]).
+//! ([`report`]).
 
 pub mod commands;
-pub mod diagram;
+mod diagram;
 mod markdown;
 pub mod report;
 pub mod service;

@@ -1,15 +1,17 @@
 //! The laboratory: algorithms by id, and what can be said about them as plain data.
 //!
 //! Everything that can be said about an algorithm is data here, and prints as JSON by itself: what
-//! the catalogue says ([`entries`]), what a user types ([`flags`]), a run and what it cost ([`report`]), many runs ([`sweep`]), a
-//! recorded run again ([`replay`]), a check ([`check`](mod@check)), what the checks claim
-//! ([`claims`]), the theory ([`theory`]), a comparison ([`compare`]). How it looks is for others to
-//! say. Nothing here reads a clock, a file or the network.
+//! the catalogue says ([`entries`]), what a user types ([`flags`]), a run and what it cost
+//! ([`report`]), its picture ([`diagram`]), many runs ([`sweep`]), a recorded run again
+//! ([`replay`]), a check ([`check`](mod@check)), what the checks claim ([`claims`]), the theory
+//! ([`theory`]), a comparison ([`compare`]). How it looks is for others to say. Nothing here reads a
+//! clock, a file or the network.
 
 mod by_id;
 pub mod check;
 pub mod claims;
 pub mod compare;
+pub mod diagram;
 pub mod entries;
 pub mod flags;
 mod printed;

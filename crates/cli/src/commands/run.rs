@@ -15,7 +15,7 @@ use conclave_protocol::{Info, Property};
 use conclave_sim::{Beyond, RunSpec, TraceFile, Tracing, Verdict};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::diagram::{self, draw};
+use crate::diagram;
 use crate::report::{cost_table, headline, verdicts};
 use crate::spec_args::{Given, SpecArgs};
 use crate::terminal::{BOLD, DIM, ERROR, GOOD, WARN, paint, style};
@@ -117,12 +117,9 @@ pub(crate) fn print(
         let text = format!("not recorded, for more than {RECORDED} nodes; --trace FILE does that");
         writeln!(out, "{}\n", paint(DIM, text))?;
     } else if !args.no_diagram {
-        let options = diagram::Options {
-            terminal: *terminal,
-            unit: report.spec.setup.delay,
-            events: args.diagram_events.0,
-        };
-        writeln!(out, "\n{}", draw(&report.outcome.trace, &report.remarks(), &options))?;
+        let (trace, remarks) = (&report.outcome.trace, report.remarks());
+        let (unit, events) = (report.spec.setup.delay, args.diagram_events.0);
+        writeln!(out, "\n{}", diagram::render(trace, &remarks, unit, events, terminal))?;
     }
     writeln!(out, "{}", cost_table(report, terminal))?;
     write!(out, "{}", verdicts(report, terminal))?;

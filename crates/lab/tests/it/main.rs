@@ -1,5 +1,6 @@
 //! The laboratory as a library. The crate itself has no unit tests, so that every algorithm is compiled once.
 
+mod diagram;
 mod families;
 mod flags;
 mod formula;

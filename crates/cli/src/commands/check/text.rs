@@ -9,7 +9,7 @@ use conclave_lab::report::{Claim, claim};
 use conclave_protocol::Property;
 
 use super::{Args, messages};
-use crate::diagram::{self, draw};
+use crate::diagram;
 use crate::terminal::{BOLD, DIM, ERROR, GOOD, WARN, paint};
 use crate::{Failure, Terminal};
 
@@ -198,11 +198,9 @@ fn show(
     };
     writeln!(out, "\n{}", paint(BOLD, what))?;
     if !args.diagram.no_diagram {
-        let events = args.diagram.diagram_events.0;
-        let options =
-            diagram::Options { terminal: *terminal, unit: witness.spec.setup.delay, events };
-        let drawn = draw(&witness.outcome.trace, &witness.remarks(&also), &options);
-        write!(out, "\n{drawn}\n")?;
+        let (trace, remarks) = (&witness.outcome.trace, witness.remarks(&also));
+        let (unit, events) = (witness.spec.setup.delay, args.diagram.diagram_events.0);
+        write!(out, "\n{}\n", diagram::render(trace, &remarks, unit, events, terminal))?;
     }
     match witness.loop_from() {
         None if witness.len() == 0 => writeln!(out, "It is violated from the beginning.")?,

@@ -6,6 +6,8 @@ use std::ops::Range;
 use conclave_protocol::{Mark, NodeId, Time};
 use conclave_sim::{Event, Trace};
 
+use super::{Piece, Tone};
+
 /// One step of a node.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
@@ -90,7 +92,7 @@ impl Step {
     }
 
     /// What happened, in words, arrows aside.
-    pub(super) fn words(&self, trace: &Trace, ascii: bool) -> Vec<Words> {
+    pub(super) fn words(&self, trace: &Trace, ascii: bool) -> Vec<Piece> {
         let mut words = Vec::new();
         words.extend(self.cause.and_then(|cause| of_cause(cause, trace)));
         words.extend(self.notices.iter().map(|&mark| of_notice(mark, self.node)));
@@ -98,7 +100,7 @@ impl Step {
         words
     }
 
-    fn of_sends(&self, trace: &Trace, ascii: bool) -> Vec<Words> {
+    fn of_sends(&self, trace: &Trace, ascii: bool) -> Vec<Piece> {
         let arrow = if ascii { "->" } else { "→" };
         let mut grouped: Vec<(u8, Vec<NodeId>)> = Vec::new();
         for sent in self.sends.iter().filter(|sent| !sent.lost) {
@@ -117,30 +119,15 @@ impl Step {
             } else {
                 to.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
             };
-            Words { tone: Tone::Message, text: format!("{}{arrow}{to}", trace.name(label)) }
+            Piece { tone: Tone::Name, text: format!("{}{arrow}{to}", trace.name(label)) }
         };
         grouped.into_iter().map(text).collect()
     }
 }
 
-/// A bit of text and how it is meant.
-#[derive(Clone, Debug)]
-pub(super) struct Words {
-    pub(super) tone: Tone,
-    pub(super) text: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tone {
-    Plain,
-    Good,
-    Bad,
-    Message,
-}
-
-fn of_cause(cause: Event, trace: &Trace) -> Option<Words> {
-    let plain = |text: &str| Some(Words { tone: Tone::Plain, text: text.to_owned() });
-    let bad = |text: &str| Some(Words { tone: Tone::Bad, text: text.to_owned() });
+fn of_cause(cause: Event, trace: &Trace) -> Option<Piece> {
+    let plain = |text: &str| Some(Piece { tone: Tone::Strong, text: text.to_owned() });
+    let bad = |text: &str| Some(Piece { tone: Tone::Bad, text: text.to_owned() });
     match cause {
         Event::Request(Mark::Asked) => plain("asks"),
         Event::Request(Mark::Left) => plain("LEAVES"),
@@ -165,16 +152,18 @@ fn of_cause(cause: Event, trace: &Trace) -> Option<Words> {
     }
 }
 
-fn of_notice(mark: Mark, node: NodeId) -> Words {
+fn of_notice(mark: Mark, node: NodeId) -> Piece {
     let (tone, text) = match mark {
         Mark::Entered { token } => (Tone::Good, format!("ENTERS #{token}")),
         Mark::Lost => (Tone::Bad, "REVOKED".to_owned()),
         Mark::Follows { leader, .. } if leader == node => (Tone::Good, "LEADS".to_owned()),
-        Mark::Follows { leader, .. } => (Tone::Plain, format!("follows {leader}")),
-        Mark::Unled => (Tone::Plain, "follows nobody".to_owned()),
+        Mark::Follows { leader, .. } => (Tone::Strong, format!("follows {leader}")),
+        Mark::Unled => (Tone::Strong, "follows nobody".to_owned()),
         Mark::Suspects(peer) => (Tone::Bad, format!("suspects {peer}")),
-        Mark::Trusts(peer) => (Tone::Plain, format!("trusts {peer}")),
-        Mark::Asked | Mark::Left | Mark::Called | Mark::Other => (Tone::Plain, "notice".to_owned()),
+        Mark::Trusts(peer) => (Tone::Strong, format!("trusts {peer}")),
+        Mark::Asked | Mark::Left | Mark::Called | Mark::Other => {
+            (Tone::Strong, "notice".to_owned())
+        }
     };
-    Words { tone, text }
+    Piece { tone, text }
 }
