@@ -31,10 +31,28 @@ pub mod token_ring_misra;
 pub mod token_ring_on_demand;
 pub mod tree_token_fair;
 
+use conclave_protocol::Property::{
+    self, Exclusion, FcfsHappenedBefore, FcfsTimestamp, FenceOrder, NoDeadlock, NoStarvation,
+};
 use conclave_protocol::{HeardBy, Mark, Marked, NodeId, Opt, Protocol, Setup, Unfit};
 use serde::{Deserialize, Serialize};
 
 pub use self::centralized_failover::Coordinator;
+
+/// What most algorithms promise.
+pub const LOCK: &[Property] = &[Exclusion, NoDeadlock, NoStarvation, FenceOrder];
+/// And those that grant in the order of timestamps.
+pub const STAMPED: &[Property] = &[Exclusion, NoDeadlock, NoStarvation, FcfsTimestamp, FenceOrder];
+/// And those that keep the order of cause and effect, too.
+pub const ORDERED: &[Property] =
+    &[Exclusion, NoDeadlock, NoStarvation, FcfsHappenedBefore, FcfsTimestamp, FenceOrder];
+/// Order of cause and effect without timestamps as tokens.
+pub const CAUSAL: &[Property] =
+    &[Exclusion, NoDeadlock, NoStarvation, FcfsHappenedBefore, FenceOrder];
+/// What is left where a request may starve.
+pub const FREE: &[Property] = &[Exclusion, NoDeadlock, FenceOrder];
+/// What is left where nothing may ever be granted.
+pub const SAFE: &[Property] = &[Exclusion, FenceOrder];
 
 /// What an application asks of its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -18,6 +18,8 @@ pub struct Ctx<'a, P: Protocol> {
     now: Time,
     /// Whether a rule has looked at the clock.
     looked: Cell<bool>,
+    /// The numbered rules that have run, one bit each.
+    rules: u32,
     effects: &'a mut (dyn Effects<P> + 'a),
     /// Messages to oneself: handled within the same step, at no cost. Boxed because hardly any
     /// step has one, and each makes a context.
@@ -34,7 +36,16 @@ impl<'a, P: Protocol> Ctx<'a, P> {
         now: Time,
         effects: &'a mut (dyn Effects<P> + 'a),
     ) -> Self {
-        Self { me, topology, config, now, looked: Cell::new(false), effects, to_self: None }
+        Self {
+            me,
+            topology,
+            config,
+            now,
+            looked: Cell::new(false),
+            rules: 0,
+            effects,
+            to_self: None,
+        }
     }
 
     /// This node's clock. Only algorithms about time look at it.
@@ -48,6 +59,20 @@ impl<'a, P: Protocol> Ctx<'a, P> {
     /// time.
     pub fn looked_at_clock(&self) -> bool {
         self.looked.get()
+    }
+
+    /// Notes that this rule of the algorithm's numbered description runs.
+    ///
+    /// Traces say which rules a step has run. Nothing else depends on it.
+    #[inline]
+    pub fn rule(&mut self, number: u32) {
+        debug_assert!((1..u32::BITS).contains(&number), "rules count from 1 to 31");
+        self.rules |= 1 << number;
+    }
+
+    /// For drivers: the numbered rules that have run, bit n standing for rule n.
+    pub fn rules(&self) -> u32 {
+        self.rules
     }
 
     /// Sends `msg`. A message to oneself is handled as soon as the current rule is done.
@@ -153,8 +178,7 @@ impl<'a, P: Protocol> Ctx<'a, P> {
         let (me, topology, now) = (self.me, self.topology, self.now);
         let mut lift = Lift { outer: self, lift };
         let effects = &mut lift;
-        let mut ctx =
-            Ctx { me, topology, config, now, looked: Cell::new(false), effects, to_self: None };
+        let mut ctx = Ctx::new(me, topology, config, now, effects);
         let result = rule(&mut ctx);
         let (to_self, looked) = (ctx.to_self.take(), ctx.looked.get());
         lift.outer.looked.set(lift.outer.looked.get() || looked);

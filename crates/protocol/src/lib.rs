@@ -8,6 +8,7 @@
 //! What the catalogue says about an algorithm — its assumptions, its promises — is in [`Info`].
 
 mod algorithm;
+mod bench;
 mod client;
 mod clock;
 mod ctx;
@@ -28,6 +29,7 @@ mod topology;
 mod wrap;
 
 pub use algorithm::{Algorithm, HeardBy};
+pub use bench::{At, Bench};
 pub use client::{Client, Mark, Marked};
 pub use clock::{Causality, Lamport, Stamp, VectorClock};
 pub use ctx::{Ctx, Effect, Effects};

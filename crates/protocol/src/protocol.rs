@@ -4,7 +4,7 @@ use std::hash::Hash;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::{Ctx, Info, Marked, NodeId, Setup, Unfit};
+use crate::{Ctx, Info, Marked, Model, Mutant, NodeId, Opt, Property, Setup, Unfit};
 
 /// A distributed algorithm, seen from one node.
 ///
@@ -164,6 +164,113 @@ pub struct Entry<P: Protocol> {
 }
 
 impl<P: Protocol> Entry<P> {
+    /// An entry of the catalogue: the id that users type, its name in print, and its constants for
+    /// a system. It assumes [`Model::RELIABLE`], promises nothing and lets every node ask, until
+    /// the other functions say otherwise.
+    pub const fn new(
+        id: &'static str,
+        title: &'static str,
+        config: fn(&Setup) -> Result<P::Config, Unfit>,
+    ) -> Self {
+        let info = Info {
+            id,
+            title,
+            summary: "",
+            source: "",
+            text: "",
+            model: Model::RELIABLE,
+            holds: &[],
+            fails: &[],
+            options: &[],
+            mutant: None,
+        };
+        Self { info, config, clients: Self::everyone }
+    }
+
+    /// Another entry of the same state machine: what is not said anew is as it is here.
+    #[must_use]
+    pub const fn variant(&self, id: &'static str, title: &'static str) -> Self {
+        let info = Info { id, title, mutant: None, ..self.info };
+        Self { info, config: self.config, clients: self.clients }
+    }
+
+    /// One line for a list.
+    #[must_use]
+    pub const fn summary(mut self, summary: &'static str) -> Self {
+        self.info.summary = summary;
+        self
+    }
+
+    /// Where it was published.
+    #[must_use]
+    pub const fn source(mut self, source: &'static str) -> Self {
+        self.info.source = source;
+        self
+    }
+
+    /// The text of the file that implements it: `include_str!("the_file.rs")`.
+    #[must_use]
+    pub const fn text(mut self, text: &'static str) -> Self {
+        self.info.text = text;
+        self
+    }
+
+    /// What it assumes.
+    #[must_use]
+    pub const fn model(mut self, model: Model) -> Self {
+        self.info.model = model;
+        self
+    }
+
+    /// What is true of every run that keeps the assumptions.
+    #[must_use]
+    pub const fn holds(mut self, properties: &'static [Property]) -> Self {
+        self.info.holds = properties;
+        self
+    }
+
+    /// What is not, and how it comes about.
+    #[must_use]
+    pub const fn fails(mut self, fails: &'static [(Property, &'static str)]) -> Self {
+        self.info.fails = fails;
+        self
+    }
+
+    /// What can be set beside the number of nodes and the topology.
+    #[must_use]
+    pub const fn options(mut self, options: &'static [Opt]) -> Self {
+        self.info.options = options;
+        self
+    }
+
+    /// Its constants, where they are others than those of the entry that it is a variant of.
+    #[must_use]
+    pub const fn config(mut self, config: fn(&Setup) -> Result<P::Config, Unfit>) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// The nodes whose applications ask by default, if some do not.
+    #[must_use]
+    pub const fn clients(mut self, clients: fn(&P::Config, u32) -> std::ops::Range<u32>) -> Self {
+        self.clients = clients;
+        self
+    }
+
+    /// It exists to be refuted: the id of the sound algorithm, what is wrong here, and the property
+    /// that breaks. It promises nothing but what is said after this.
+    #[must_use]
+    pub const fn mutant(
+        mut self,
+        of: &'static str,
+        defect: &'static str,
+        breaks: Property,
+    ) -> Self {
+        self.info.mutant = Some(Mutant { of, defect, breaks });
+        self.info.holds = &[];
+        self
+    }
+
     /// Every node may ask: the default for [`clients`](Self::clients).
     pub fn everyone(_: &P::Config, n: u32) -> std::ops::Range<u32> {
         0..n

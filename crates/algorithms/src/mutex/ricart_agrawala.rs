@@ -47,12 +47,12 @@
 //! to join anew (`mutex/ricart-agrawala-membership`).
 
 use conclave_protocol::{
-    Charge, Crashes, Ctx, Detector, Entry, Info, Lamport, Model, Mutant, Never, NodeId, NodeSet,
-    Property, Protocol, Stamp,
+    Charge, Crashes, Ctx, Detector, Entry, Lamport, Model, Never, NodeId, NodeSet, Property,
+    Protocol, Stamp,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, Request};
+use super::{Notice, ORDERED, Request, STAMPED};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -72,19 +72,6 @@ enum Phase {
     Inside { asked: Stamp },
 }
 
-/// Which rules there are beside the first four, and which of these are spoilt.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Config {
-    /// Rules 5 and 6.
-    detector: bool,
-    /// Rule 4 replies only to the first deferred node.
-    notify_one: bool,
-    /// Replies carry no time.
-    bare_reply: bool,
-    /// Rule 2 takes requests with equal times for each other's juniors.
-    no_tie_break: bool,
-}
-
 /// What nodes send each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Msg {
@@ -94,117 +81,38 @@ pub enum Msg {
     Reply(Stamp),
 }
 
-/// The algorithm as published.
-pub static PLAIN: Entry<RicartAgrawala> = Entry {
-    info: Info {
-        id: "mutex/ricart-agrawala",
-        title: "Ricart–Agrawala",
-        summary: "ask everybody; reply at once, or on leaving if older",
-        source: "Ricart, Agrawala. An optimal algorithm for mutual exclusion in computer \
-                 networks. CACM 24(1), 1981",
-        text: include_str!("ricart_agrawala.rs"),
-        model: Model::RELIABLE,
-        holds: &[
-            Property::Exclusion,
-            Property::NoDeadlock,
-            Property::NoStarvation,
-            Property::FcfsHappenedBefore,
-            Property::FcfsTimestamp,
-            Property::FenceOrder,
-        ],
-        fails: &[],
-        options: &[],
-        mutant: None,
-    },
-    config: |_| Ok(Config::default()),
-    clients: Entry::<RicartAgrawala>::everyone,
-};
+/// Which rules there are beside the first four, and what is wrong with these in a mutant.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Config {
+    /// Rules 5 and 6.
+    detector: bool,
+    /// Replies carry no time.
+    bare_reply: bool,
+    mutation: Option<Mutation>,
+}
 
-/// The same, for a medium on which a message to all is one transmission: an entry takes N of them.
-pub static MULTICAST: Entry<RicartAgrawala> = Entry {
-    info: Info {
-        id: "mutex/ricart-agrawala-multicast",
-        title: "Ricart–Agrawala by multicast",
-        summary: "one multicast asks everybody; N transmissions an entry",
-        ..PLAIN.info
-    },
-    ..PLAIN
-};
+/// What is wrong in a mutant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mutation {
+    /// Rule 4 replies only to the first deferred node.
+    NotifyOne,
+    /// Rule 2 takes requests with equal times for each other's juniors.
+    NoTieBreak,
+}
 
-/// With a perfect failure detector, a crashed node grants everything.
-pub static FD: Entry<RicartAgrawala> = Entry {
-    info: Info {
-        id: "mutex/ricart-agrawala-fd",
-        title: "Ricart–Agrawala with a failure detector",
-        summary: "a crashed node grants everything",
-        source: "Ricart, Agrawala. An optimal algorithm for mutual exclusion in computer \
-                 networks. CACM 24(1), 1981, section on node failures",
-        model: Model { crashes: Crashes::Stop, detector: Detector::Perfect, ..Model::RELIABLE },
-        ..PLAIN.info
-    },
-    config: |_| Ok(Config { detector: true, ..Config::default() }),
-    ..PLAIN
-};
+impl Config {
+    const DETECTOR: Self = Self { detector: true, ..Self::PLAIN };
+    const BARE_REPLY: Self = Self { bare_reply: true, ..Self::PLAIN };
+    const PLAIN: Self = Self { detector: false, bare_reply: false, mutation: None };
 
-/// Replies carry no time, as they were first published.
-pub static BARE_REPLY: Entry<RicartAgrawala> = Entry {
-    info: Info {
-        id: "mutex/ricart-agrawala-bare-reply",
-        title: "Ricart–Agrawala with bare replies",
-        summary: "as first published: a reply says yes and nothing else",
-        holds: &[
-            Property::Exclusion,
-            Property::NoDeadlock,
-            Property::NoStarvation,
-            Property::FcfsTimestamp,
-            Property::FenceOrder,
-        ],
-        fails: &[(
-            Property::FcfsHappenedBefore,
-            "p0 asks, and hears of nobody else's request; p1 learns of p0's by a reply that names no \
-             time, asks with an equal or lower time than p0, and goes first",
-        )],
-        ..PLAIN.info
-    },
-    config: |_| Ok(Config { bare_reply: true, ..Config::default() }),
-    ..PLAIN
-};
+    const fn with(mutation: Mutation) -> Self {
+        Self { mutation: Some(mutation), ..Self::PLAIN }
+    }
 
-/// Rule 4 replies to one deferred node only.
-pub static NOTIFY_ONE: Entry<RicartAgrawala> = Entry {
-    info: Info {
-        id: "mutex/ra-notify-one",
-        title: "Ricart–Agrawala, replying to one",
-        summary: "on leaving, only the first of the deferred gets its reply",
-        holds: &[Property::Exclusion],
-        mutant: Some(Mutant {
-            of: "mutex/ricart-agrawala",
-            defect: "rule 4 replies only to the first deferred node",
-            breaks: Property::NoDeadlock,
-        }),
-        ..PLAIN.info
-    },
-    config: |_| Ok(Config { notify_one: true, ..Config::default() }),
-    ..PLAIN
-};
-
-/// Rule 2 does not break ties by id.
-pub static NO_TIE_BREAK: Entry<RicartAgrawala> = Entry {
-    info: Info {
-        id: "mutex/ra-no-tie-break",
-        title: "Ricart–Agrawala without tie-break",
-        summary: "of two requests with the same time, each yields to the other",
-        holds: &[],
-        mutant: Some(Mutant {
-            of: "mutex/ricart-agrawala",
-            defect: "rule 2 compares times only, so that equal ones both get their replies",
-            breaks: Property::Exclusion,
-        }),
-        ..PLAIN.info
-    },
-    config: |_| Ok(Config { no_tie_break: true, ..Config::default() }),
-    ..PLAIN
-};
+    fn is(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
+    }
+}
 
 impl Protocol for RicartAgrawala {
     type Config = Config;
@@ -225,7 +133,9 @@ impl Protocol for RicartAgrawala {
 
     fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
         match request {
+            // Rule 1.
             Request::Acquire => {
+                ctx.rule(1);
                 let asked = self.clock.tick(ctx.me);
                 let mut missing = ctx.peer_set();
                 if self.suspected.is_empty() {
@@ -237,10 +147,12 @@ impl Protocol for RicartAgrawala {
                 self.phase = Phase::Waiting { asked, missing };
                 self.enter_if_all_replied(ctx);
             }
+            // Rule 4.
             Request::Release => {
+                ctx.rule(4);
                 self.phase = Phase::Outside;
                 let mut deferred = self.deferred.take();
-                if ctx.config.notify_one {
+                if ctx.config.is(Mutation::NotifyOne) {
                     deferred = deferred.first().into_iter().collect();
                 }
                 let reply = self.reply(ctx);
@@ -251,11 +163,13 @@ impl Protocol for RicartAgrawala {
 
     fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
         match msg {
+            // Rule 2.
             Msg::Request(theirs) => {
+                ctx.rule(2);
                 self.clock.observe(theirs);
                 let defer = match self.phase {
                     Phase::Outside => false,
-                    Phase::Waiting { asked, .. } if ctx.config.no_tie_break => {
+                    Phase::Waiting { asked, .. } if ctx.config.is(Mutation::NoTieBreak) => {
                         asked.time < theirs.time
                     }
                     Phase::Waiting { asked, .. } => asked < theirs,
@@ -268,23 +182,31 @@ impl Protocol for RicartAgrawala {
                     ctx.send(from, reply);
                 }
             }
+            // Rule 3.
             Msg::Reply(theirs) => {
+                ctx.rule(3);
                 self.clock.observe(theirs);
                 self.on_consent(from, ctx);
             }
         }
     }
 
+    /// Rule 5.
     fn on_suspect(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
         if ctx.config.detector {
+            ctx.rule(5);
             self.suspected.insert(peer);
             self.deferred.remove(peer);
             self.on_consent(peer, ctx);
         }
     }
 
-    fn on_restore(&mut self, peer: NodeId, _: &mut Ctx<Self>) {
-        self.suspected.remove(peer);
+    /// Rule 6.
+    fn on_restore(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
+        if ctx.config.detector {
+            ctx.rule(6);
+            self.suspected.remove(peer);
+        }
     }
 
     fn charge(msg: &Msg, _: NodeId, _: NodeId) -> Charge {
@@ -320,45 +242,87 @@ impl RicartAgrawala {
     }
 }
 
+/// The algorithm as published, but that replies carry the clock.
+pub static PLAIN: Entry<RicartAgrawala> =
+    Entry::new("mutex/ricart-agrawala", "Ricart–Agrawala", |_| Ok(Config::PLAIN))
+        .summary("ask everybody; reply at once, or on leaving if older")
+        .source(
+            "Ricart, Agrawala. An optimal algorithm for mutual exclusion in computer networks. \
+             CACM 24(1), 1981",
+        )
+        .text(include_str!("ricart_agrawala.rs"))
+        .model(Model::RELIABLE)
+        .holds(ORDERED);
+
+/// The same, for a medium on which a message to all is one transmission: an entry takes N of them.
+pub static MULTICAST: Entry<RicartAgrawala> = PLAIN
+    .variant("mutex/ricart-agrawala-multicast", "Ricart–Agrawala by multicast")
+    .summary("one multicast asks everybody; N transmissions an entry");
+
+/// With a perfect failure detector, a crashed node grants everything.
+pub static FD: Entry<RicartAgrawala> = PLAIN
+    .variant("mutex/ricart-agrawala-fd", "Ricart–Agrawala with a failure detector")
+    .summary("a crashed node grants everything")
+    .source(
+        "Ricart, Agrawala. An optimal algorithm for mutual exclusion in computer networks. CACM \
+         24(1), 1981, section on node failures",
+    )
+    .model(Model { crashes: Crashes::Stop, detector: Detector::Perfect, ..Model::RELIABLE })
+    .config(|_| Ok(Config::DETECTOR));
+
+/// Replies carry no time, as they were first published.
+pub static BARE_REPLY: Entry<RicartAgrawala> = PLAIN
+    .variant("mutex/ricart-agrawala-bare-reply", "Ricart–Agrawala with bare replies")
+    .summary("as first published: a reply says yes and nothing else")
+    .holds(STAMPED)
+    .fails(&[(
+        Property::FcfsHappenedBefore,
+        "p0 asks, and hears of nobody else's request; p1 learns of p0's by a reply that names no \
+         time, asks with an equal or lower time than p0, and goes first",
+    )])
+    .config(|_| Ok(Config::BARE_REPLY));
+
+/// Rule 4 replies to one deferred node only.
+pub static NOTIFY_ONE: Entry<RicartAgrawala> = PLAIN
+    .variant("mutex/ra-notify-one", "Ricart–Agrawala, replying to one")
+    .summary("on leaving, only the first of the deferred gets its reply")
+    .mutant(
+        "mutex/ricart-agrawala",
+        "rule 4 replies only to the first deferred node",
+        Property::NoDeadlock,
+    )
+    .holds(&[Property::Exclusion])
+    .config(|_| Ok(Config::with(Mutation::NotifyOne)));
+
+/// Rule 2 does not break ties by id.
+pub static NO_TIE_BREAK: Entry<RicartAgrawala> = PLAIN
+    .variant("mutex/ra-no-tie-break", "Ricart–Agrawala without tie-break")
+    .summary("of two requests with the same time, each yields to the other")
+    .mutant(
+        "mutex/ricart-agrawala",
+        "rule 2 compares times only, so that equal ones both get their replies",
+        Property::Exclusion,
+    )
+    .config(|_| Ok(Config::with(Mutation::NoTieBreak)));
+
 #[cfg(test)]
 mod tests {
-    use conclave_protocol::{Effect, Time, Topology};
+    use conclave_protocol::{Bench, Effect};
 
     use super::*;
 
-    type Effects = Vec<Effect<RicartAgrawala>>;
-
-    fn at(me: u32, rule: impl FnOnce(&mut Ctx<RicartAgrawala>)) -> Effects {
-        let (topology, mut effects) = (Topology::complete(3), Vec::new());
-        let config = Config::default();
-        rule(&mut Ctx::new(NodeId(me), &topology, &config, Time::ZERO, &mut effects));
-        effects
-    }
-
     #[test]
     fn of_two_who_ask_at_once_the_lower_id_goes_first() {
-        let mut p0 = None;
-        let asked = at(0, |ctx| {
-            let mut state = RicartAgrawala::start(None, ctx);
-            state.on_request(Request::Acquire, ctx);
-            p0 = Some(state);
-        });
-        let mine = Stamp { time: 1, node: NodeId(0) };
-        assert_eq!(asked, [Effect::Broadcast(Msg::Request(mine))]);
-
-        let mut p0 = p0.expect("started");
-        let theirs = Stamp { time: 1, node: NodeId(2) };
-        let quiet = at(0, |ctx| p0.on_message(NodeId(2), Msg::Request(theirs), ctx));
-        assert_eq!(quiet, []);
-
-        let entered = at(0, |ctx| {
-            for peer in [1, 2].map(NodeId) {
-                p0.on_message(peer, Msg::Reply(Stamp { time: 1, node: peer }), ctx);
-            }
-        });
-        assert_eq!(entered, [Effect::Notify(Notice::Acquired { token: mine.token() })]);
-
-        let left = at(0, |ctx| p0.on_request(Request::Release, ctx));
-        assert_eq!(left, [Effect::Send { to: NodeId(2), msg: Msg::Reply(mine) }]);
+        let mut bench = Bench::complete(&PLAIN, 3);
+        let stamp = |node| Stamp { time: 1, node: NodeId(node) };
+        let asked = bench.at(0).request(Request::Acquire);
+        assert_eq!(asked, [Effect::Broadcast(Msg::Request(stamp(0)))]);
+        // Rule 2: p2 asked at the same time and has the higher id.
+        assert_eq!(bench.at(0).message(2, Msg::Request(stamp(2))), []);
+        assert_eq!(bench.at(0).message(1, Msg::Reply(stamp(1))), []);
+        let entered = bench.at(0).message(2, Msg::Reply(stamp(2)));
+        assert_eq!(entered, [Effect::Notify(Notice::Acquired { token: stamp(0).token() })]);
+        let left = bench.at(0).request(Request::Release);
+        assert_eq!(left, [Effect::Send { to: NodeId(2), msg: Msg::Reply(stamp(0)) }]);
     }
 }
