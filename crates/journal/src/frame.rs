@@ -11,7 +11,7 @@
 //! zeros: to flush what was overwritten is faster than to flush what made a file longer, and a file that was cut off
 //! later is told by its length.
 //!
-//! The content is written as its exclusive or with a stream of numbers that the salt and the place give, so that no
+//! The content is written as its exclusive or with a stream of numbers that the salt and the offset give, so that no
 //! sector of a frame is nothing but zeros, whatever a client sends. A sector of zeros was therefore never written.
 
 use std::io;
@@ -36,8 +36,8 @@ pub(crate) struct Header {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Salt(pub(crate) u64);
 
-/// In which version and at which level the content of a frame was written: how it is encoded, and what whoever carries
-/// it out has to know.
+/// In which version and at which level the content of a frame was written: how it is encoded, and what its reader has
+/// to know in order to carry it out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stamp {
     /// How it is encoded; the highest number is the journal's own.
@@ -46,9 +46,9 @@ pub struct Stamp {
     pub level: u16,
 }
 
-/// What the last frame of a file has, if the journal goes on in the next; its content is the number of that file.
+/// What the last frame of a file has, if the journal continues in the next; its content is the number of that file.
 /// Files of earlier versions end without it.
-pub(crate) const GOES_ON: Stamp = Stamp { version: u16::MAX, level: u16::MAX };
+pub(crate) const CONTINUED: Stamp = Stamp { version: u16::MAX, level: u16::MAX };
 
 /// What a frame begins with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,10 +113,10 @@ pub(crate) fn frame(bytes: &[u8], at: usize, salt: Salt) -> Option<(Head, &[u8])
     (crc32fast::hash(content) == head.sum).then_some((head, content))
 }
 
-/// Content that is at this place of a file, as it is written, or as it was before.
-pub(crate) fn whiten(content: &mut [u8], place: usize, salt: Salt) {
-    for (word, at) in content.chunks_mut(8).zip((place as u64..).step_by(8)) {
-        // The finalizer of SplitMix64: any bit of the place changes half of the bits.
+/// Whitens content that stands at this offset of a file, or undoes that.
+pub(crate) fn whiten(content: &mut [u8], offset: usize, salt: Salt) {
+    for (word, at) in content.chunks_mut(8).zip((offset as u64..).step_by(8)) {
+        // The finalizer of SplitMix64: any bit of the offset changes half of the bits.
         let mut mixed = salt.0.wrapping_add(at.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,16 +1,16 @@
-//! Frames in files, one after the other, each on disk before the next is written. So a frame that is
-//! damaged although a later one is whole was whole once, and that is an error. One that was being written when the
-//! power failed was never acknowledged; it is the last, some sector of it was not written, and it is cut off, which is
-//! said ([`Journal::cut_off`]). Anything else is damage, and the journal is not opened. Before the journal turns to the
-//! next file, the last frame of a file says so; a journal that says that it goes on in a file that is missing has lost
-//! what was acknowledged, and is not opened, either.
+//! An append-only log of frames in files; each frame is on disk before the next is written. A damaged frame in front of
+//! a whole one was whole once, and is an error. A frame that was being written when the power failed was never
+//! acknowledged: it is the last, and some sector of it was not written; it is cut off and reported
+//! ([`Journal::cut_off`]). Any other damage keeps the journal from being opened. Before the journal continues in
+//! the next file, the last frame of a file says so; if the file that it names is missing, acknowledged frames are lost,
+//! and the journal is not opened, either.
 //!
-//! `frame` is what files look like, `tail` tells what was not written from what was damaged, `pen` writes, and
+//! `frame` is what files look like, `tail` tells what was not written from what was damaged, `direct_io` writes, and
 //! `format_1` reads what version 0.1 wrote.
 
+mod direct_io;
 mod format_1;
 mod frame;
-mod pen;
 mod tail;
 #[cfg(test)]
 mod tests;
@@ -23,8 +23,8 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
-use crate::frame::{GOES_ON, HEADER, Head, Header, Salt, damaged, frame, room_for, whiten};
-use crate::pen::{BLOCK, Pen};
+use crate::direct_io::{BLOCK, FileWriter};
+use crate::frame::{CONTINUED, HEADER, Head, Header, Salt, damaged, frame, room_for, whiten};
 use crate::tail::{Tail, tail};
 
 pub use format_1::read_format_1;
@@ -37,13 +37,13 @@ pub struct Journal {
     full: usize,
     /// The oldest first; the last is being written.
     files: VecDeque<Numbered>,
-    /// Writes the last file, and is where in it the next frame goes.
-    pen: Pen,
+    /// Appends to the last file.
+    writer: FileWriter,
     /// The next frame's number.
     next: u64,
     /// The file after the last, while it is being made.
     coming: Option<JoinHandle<io::Result<Numbered>>>,
-    /// Something could not be written, and nobody knows how much of it is on disk.
+    /// A write failed, and how much of it is on disk is unknown.
     failed: bool,
     cut_off: Option<CutOff>,
 }
@@ -55,11 +55,11 @@ struct Numbered {
     /// How long it was made; frames beyond that go to the next.
     length: usize,
     file: File,
-    /// Its last frame says that the journal goes on in the next file.
-    goes_on: bool,
+    /// Its last frame says that the journal continues in the next file.
+    continued: bool,
 }
 
-/// How many bytes the frame takes that says that the journal goes on in the next file.
+/// How many bytes the frame takes that says that the journal continues in the next file.
 const LINK: usize = HEAD + size_of::<u64>();
 
 /// What was at the end of the journal, was not written completely, and was never acknowledged.
@@ -93,7 +93,7 @@ impl fmt::Display for CutOff {
 
 /// Where a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Location {
     /// The number of its file.
     pub file: u64,
     /// Where its content begins, and how long that is.
@@ -101,7 +101,7 @@ pub struct Place {
     length: u32,
 }
 
-impl Place {
+impl Location {
     /// How long the frame's content is.
     pub fn length(self) -> usize {
         self.length as usize
@@ -118,7 +118,7 @@ impl Journal {
     pub fn open(
         directory: &Path,
         full: usize,
-        mut show: impl FnMut(Place, Stamp, &[u8]) -> io::Result<()>,
+        mut show: impl FnMut(Location, Stamp, &[u8]) -> io::Result<()>,
     ) -> io::Result<Self> {
         let (mut files, mut next) = (VecDeque::<Numbered>::new(), None);
         let (mut end, mut end_before) = (HEADER, HEADER);
@@ -137,13 +137,13 @@ impl Journal {
                 if cut_off.is_some() || next.is_some_and(|next| next != head.number) {
                     return Err(missing());
                 }
-                if head.stamp == GOES_ON {
-                    file.goes_on = true;
+                if head.stamp == CONTINUED {
+                    file.continued = true;
                 } else {
-                    let place = Place::new(number, end, head.length)?;
+                    let location = Location::new(number, end, head.length)?;
                     let mut content = content.to_vec();
                     whiten(&mut content, end + HEAD, file.salt);
-                    show(place, head.stamp, &content[..head.length])?;
+                    show(location, head.stamp, &content[..head.length])?;
                 }
                 last = Some((files.len(), end, room_for(head.length)));
                 (end, next) = (end + room_for(head.length), Some(head.number + 1));
@@ -159,20 +159,20 @@ impl Journal {
             }
             files.push_back(file);
         }
-        if let Some(last) = files.back().filter(|last| last.goes_on) {
+        if let Some(last) = files.back().filter(|last| last.continued) {
             let (next, last) = (name(last.number + 1), name(last.number));
             let text = format!("{next} is missing, and {last} says that the log goes on there");
             return Err(damaged(text));
         }
         // What was made in advance is still to come, unless the file before it says that the journal goes on there.
         let mut coming = None;
-        let begun = files.len().checked_sub(2).is_none_or(|before| files[before].goes_on);
+        let begun = files.len().checked_sub(2).is_none_or(|before| files[before].continued);
         if !begun && end == HEADER {
             let made = files.pop_back().expect("there are two");
             coming = Some(thread::spawn(move || Ok(made)));
             end = end_before;
         }
-        // Whoever wrote the last frame may have been killed before it was on disk, or have been told that it
+        // The writer of the last frame may have been killed before it was on disk, or have been told that it
         // is not; and the next may go to another file, and be flushed without it.
         if let Some((nth, at, length)) = last {
             let file = &files[nth].file;
@@ -187,10 +187,10 @@ impl Journal {
             sync_names(directory)?;
         }
         let written = files.back().expect("there is one").number;
-        let pen = Pen::new(&directory.join(name(written)), end)?;
+        let writer = FileWriter::new(&directory.join(name(written)), end)?;
         let directory = directory.to_owned();
         let next = next.unwrap_or_default();
-        Ok(Self { directory, full, files, pen, next, coming, failed: false, cut_off })
+        Ok(Self { directory, full, files, writer, next, coming, failed: false, cut_off })
     }
 
     /// What was cut off when it was opened.
@@ -201,7 +201,7 @@ impl Journal {
     /// Makes room for a frame, and says whether it will be the first of a file.
     pub fn make_room(&mut self, length: usize) -> io::Result<bool> {
         let needed = room_for(length) + LINK;
-        let (at, room) = (self.pen.at(), self.last().length);
+        let (at, room) = (self.writer.at(), self.last().length);
         // An empty file may be longer than others, for a long frame.
         let room = if at == HEADER { room } else { room.min(self.full) };
         if at + needed > room {
@@ -212,66 +212,66 @@ impl Journal {
                 _ => make(&self.directory, self.last().number + 1, self.full, needed)?,
             };
             let path = self.directory.join(name(file.number));
-            let pen = self.pen.turn_to(&path, HEADER)?;
-            self.say_it_goes_on()?;
-            self.pen = pen;
+            let writer = self.writer.reopen_for(&path, HEADER)?;
+            self.write_continuation()?;
+            self.writer = writer;
             self.files.push_back(file);
         }
-        Ok(self.pen.at() == HEADER)
+        Ok(self.writer.at() == HEADER)
     }
 
     /// Writes a frame, and returns when it is on disk. There has to be room for it. What it begins with is put into
     /// the first [`HEAD`] bytes; the rest is its content, of which nothing is left.
-    pub fn append(&mut self, frame: &mut Vec<u8>, stamp: Stamp) -> io::Result<Place> {
-        let place = self.write(frame, stamp)?;
-        if self.pen.at() > self.full / 2 && self.coming.is_none() {
-            let (directory, number, full) = (self.directory.clone(), place.file + 1, self.full);
+    pub fn append(&mut self, frame: &mut Vec<u8>, stamp: Stamp) -> io::Result<Location> {
+        let location = self.write(frame, stamp)?;
+        if self.writer.at() > self.full / 2 && self.coming.is_none() {
+            let (directory, number, full) = (self.directory.clone(), location.file + 1, self.full);
             self.coming = Some(thread::spawn(move || make(&directory, number, full, 0)));
         }
-        Ok(place)
+        Ok(location)
     }
 
     /// Writes the last frame of a file, so that it is noticed if the next is lost.
-    fn say_it_goes_on(&mut self) -> io::Result<()> {
+    fn write_continuation(&mut self) -> io::Result<()> {
         let file = self.last();
         // An earlier version left no room for it.
-        if self.pen.at() + LINK > file.length {
+        if self.writer.at() + LINK > file.length {
             return Ok(());
         }
         let mut frame = vec![0; HEAD];
         frame.extend((file.number + 1).to_be_bytes());
-        self.write(&mut frame, GOES_ON)?;
+        self.write(&mut frame, CONTINUED)?;
         Ok(())
     }
 
-    fn write(&mut self, frame: &mut Vec<u8>, stamp: Stamp) -> io::Result<Place> {
+    fn write(&mut self, frame: &mut Vec<u8>, stamp: Stamp) -> io::Result<Location> {
         if self.failed {
             return Err(io::Error::other("the log could not be written before"));
         }
         // If it fails, half of it may be on disk.
         self.failed = true;
         let length = frame.len() - HEAD;
-        let at = self.pen.at();
+        let at = self.writer.at();
         let file = self.last();
-        let place = Place::new(file.number, at, length)?;
+        let location = Location::new(file.number, at, length)?;
         frame.resize(room_for(length), 0);
         whiten(&mut frame[HEAD..], at + HEAD, file.salt);
         let sum = crc32fast::hash(&frame[HEAD..]);
         let head = Head { length, number: self.next, sum, stamp };
         frame[..HEAD].copy_from_slice(&head.to_bytes(file.salt));
-        self.pen.write(frame)?;
+        self.writer.write(frame)?;
         self.failed = false;
         self.next += 1;
-        Ok(place)
+        Ok(location)
     }
 
     /// What is in a frame.
-    pub fn read(&self, place: Place) -> io::Result<Vec<u8>> {
+    pub fn read(&self, location: Location) -> io::Result<Vec<u8>> {
         let first = self.files[0].number;
-        let file = &self.files[(place.file - first) as usize];
-        let mut content = vec![0; place.length()];
-        file.file.read_exact_at(&mut content, place.at.into())?;
-        whiten(&mut content, place.at as usize, file.salt);
+        let file = &self.files[(location.file - first) as usize];
+        let mut content = vec![0; location.length()];
+        file.file.read_exact_at(&mut content, location.at.into())?;
+        whiten(&mut content, location.at as usize, file.salt);
         Ok(content)
     }
 
@@ -293,7 +293,7 @@ impl Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        // Whoever opens the directory next finds it at rest.
+        // The next to open the directory finds no file half made.
         drop(self.coming.take().map(JoinHandle::join));
     }
 }
@@ -339,7 +339,7 @@ impl Numbered {
             let text = format!("{} is cut off: {there} of {length} bytes are there", name(number));
             return Err(damaged(text));
         }
-        Ok(Self { number, salt: header.salt, length, file, goes_on: false })
+        Ok(Self { number, salt: header.salt, length, file, continued: false })
     }
 }
 
@@ -353,7 +353,7 @@ fn lost(number: u64, end: usize, bytes: &[u8], why: &str) -> io::Error {
     ))
 }
 
-/// What a file leaves free on the disk, if it can be shorter: whoever cuts the journal has to write something down first.
+/// What a file leaves free on the disk, if it can be shorter: before the journal can be cut, a snapshot has to be written.
 const SPARE: u64 = 4 << 20;
 
 /// Makes a file that is full of zeros, as far as there is room, but with room for a frame of so many bytes.
@@ -399,7 +399,7 @@ fn fill(path: &Path, number: u64, wanted: usize, least: usize) -> io::Result<Num
     let header = Header { number, length: length as u64, salt };
     file.write_all_at(&header.to_bytes(), 0)?;
     file.sync_all()?;
-    Ok(Numbered { number, salt, length, file, goes_on: false })
+    Ok(Numbered { number, salt, length, file, continued: false })
 }
 
 /// How many bytes are free where a file is.

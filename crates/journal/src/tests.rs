@@ -1,6 +1,6 @@
 //! What was written is there, whatever happened, and damage is found.
 
-mod pen;
+mod direct_io;
 mod power;
 
 use super::*;
@@ -21,7 +21,7 @@ fn open(directory: &Path) -> io::Result<(Journal, Vec<Vec<u8>>)> {
     Ok((journal, seen))
 }
 
-fn append(journal: &mut Journal, content: &[u8]) -> Place {
+fn append(journal: &mut Journal, content: &[u8]) -> Location {
     journal.make_room(content.len()).expect("there is room");
     let mut frame = [&[0; HEAD], content].concat();
     journal.append(&mut frame, STAMP).expect("it can be written")
@@ -63,8 +63,8 @@ fn what_was_written_is_there() {
     let (mut journal, seen) = open(directory.path()).expect("a log");
     assert_eq!(seen, expected);
     let long = vec![9; 3 * SHORT];
-    let place = append(&mut journal, &long);
-    assert_eq!(journal.read(place).expect("it is there"), long);
+    let location = append(&mut journal, &long);
+    assert_eq!(journal.read(location).expect("it is there"), long);
     append(&mut journal, b"after");
     drop(journal);
     let (journal, seen) = open(directory.path()).expect("a log");
@@ -225,7 +225,7 @@ fn files_of_earlier_versions_which_do_not_say_that_they_go_on_are_read() {
         append(&mut journal, &[i; 40]);
         let (number, path) = (u64::from(i) + 1, directory.path().join(name(u64::from(i) + 1)));
         journal.files.push_back(make(directory.path(), number, SHORT, 0).expect("a file"));
-        journal.pen = journal.pen.turn_to(&path, HEADER).expect("it can be opened");
+        journal.writer = journal.writer.reopen_for(&path, HEADER).expect("it can be opened");
     }
     append(&mut journal, &[5; 40]);
     drop(journal);

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-use conclave_journal::{CutOff, HEAD, Journal, Place};
+use conclave_journal::{CutOff, HEAD, Journal, Location};
 use openraft::alias::{EntryOf, LogIdOf, VoteOf};
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{OptionalSend, RaftLogReader};
@@ -69,7 +69,7 @@ struct Content {
 #[derive(Clone, Copy)]
 struct Written {
     id: LogIdOf<Types>,
-    place: Place,
+    place: Location,
     /// How many entries are before it in the same frame.
     nth: u32,
 }
@@ -222,7 +222,7 @@ impl Content {
         self.entries.range(self.range(from, to)).copied().collect()
     }
 
-    fn apply(&mut self, place: Place, change: Change) {
+    fn apply(&mut self, place: Location, change: Change) {
         let Change { vote, purged, void_from, entries } = change;
         self.vote = vote.or(self.vote);
         if let Some(purged) = purged {
@@ -259,7 +259,7 @@ impl Content {
             self.entries.pop_front();
         }
         let mut last = None;
-        let mut length = |place: Place| {
+        let mut length = |place: Location| {
             let new = last.replace(place) != Some(place);
             if new { place.length() as u64 } else { 0 }
         };

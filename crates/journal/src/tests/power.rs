@@ -38,7 +38,7 @@ impl Chance {
             1..4 => self.0.usize(SECTOR..8 * SECTOR),
             _ => self.0.usize(1..SECTOR),
         };
-        // Zeros are what was there before, and parts of frames are what somebody could take for frames.
+        // Zeros are what was there before, and parts of frames are what could be taken for frames.
         let zeros = self.0.bool();
         (0..length).map(|_| if zeros && self.0.u8(..8) > 0 { 0 } else { self.0.u8(..) }).collect()
     }
@@ -110,7 +110,7 @@ fn all_but_the_last_frame_are_there_and_the_last_is_whole_or_not_there_at_all() 
             assert!(seen == expected, "seed {seed}, crash {crash}");
             if crash % 2 == 0 {
                 let path = directory.join(name(journal.last().number));
-                journal.pen = Pen::without_direct_way(&path, journal.pen.at());
+                journal.writer = FileWriter::without_direct_io(&path, journal.writer.at());
             }
             // Also while that is put in order.
             in_doubt = chance.0.u32(..4) > 0;
@@ -133,11 +133,11 @@ fn all_but_the_last_frame_are_there_and_the_last_is_whole_or_not_there_at_all() 
             }
             let before = image(directory);
             let content = chance.content();
-            let place = append(&mut journal, &content);
+            let location = append(&mut journal, &content);
             expected.push(content);
             drop(journal);
             let after = image(directory);
-            chance.crash(&before, &after, &directory.join(name(place.file)));
+            chance.crash(&before, &after, &directory.join(name(location.file)));
         }
     }
     assert!(lost > 100 && kept > 100, "{lost} frames were lost, and {kept} not");
@@ -166,7 +166,7 @@ fn files_go_one_after_the_other_and_the_rest_is_whole_at_any_time() {
     for (path, bytes) in &all {
         fs::write(path, bytes).expect("it can be written");
     }
-    // One that is gone although one before it is there was taken away by somebody else; an empty one, too.
+    // One that is gone although one before it is there was removed by another program; an empty one, too.
     for gone in 2..=last {
         fs::remove_file(directory.join(name(gone))).expect("it is there");
         let error = open(directory).err();
@@ -186,7 +186,7 @@ fn what_was_not_flushed_is_flushed_before_anything_is_written_after_it() {
     drop(journal);
     let [first, second] = [1, 2].map(|number| directory.path().join(name(number)));
     assert!(second.exists());
-    // Whoever wrote it was killed before it was flushed: it can be read, and is on no disk.
+    // Its writer was killed before it was flushed: it can be read, and is on no disk.
     let long_ago = std::time::SystemTime::UNIX_EPOCH;
     let file = File::options().write(true).open(&first).expect("it is there");
     file.set_modified(long_ago).expect("it is ours");
@@ -201,10 +201,11 @@ fn after_a_failure_nothing_is_written_until_it_was_opened_again() {
     let (mut journal, _) = open(directory.path()).expect("a log");
     append(&mut journal, b"one");
     let mut two = [&[0; HEAD], b"two".as_slice()].concat();
-    journal.pen.break_off();
+    journal.writer.break_off();
     assert!(journal.append(&mut two.clone(), STAMP).is_err(), "it gets nowhere");
-    journal.pen = Pen::without_direct_way(&directory.path().join(name(1)), journal.pen.at());
-    let error = journal.append(&mut two, STAMP).expect_err("nobody knows what is on disk");
+    journal.writer =
+        FileWriter::without_direct_io(&directory.path().join(name(1)), journal.writer.at());
+    let error = journal.append(&mut two, STAMP).expect_err("what is on disk is unknown");
     assert!(error.to_string().contains("could not be written before"), "{error}");
     drop(journal);
     let (mut journal, seen) = open(directory.path()).expect("a log");

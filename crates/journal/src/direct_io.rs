@@ -1,6 +1,6 @@
-//! How a file is written: directly, in whole blocks, past the memory in which the system keeps files.
-//! That is one way to the disk instead of two, and takes about half of the processor's time. Where the
-//! file system has no such way, what was written is flushed.
+//! How a file is written: by direct I/O (`O_DIRECT`, `RWF_DSYNC`), in whole blocks, past the page cache. One write
+//! is then all it takes, instead of a write and a flush, and about half of the processor's time. Where the file system
+//! does not support direct I/O, each write is flushed.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -10,17 +10,17 @@ use std::path::Path;
 use rustix::fs::OFlags;
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 
-/// The disk takes multiples of this, from multiples of this, to multiples of this.
+/// Direct I/O wants length, address in memory and offset in the file to be multiples of this.
 pub(crate) const BLOCK: usize = 4096;
 
-/// Writes a file from somewhere on to its end, piece by piece.
-pub(crate) struct Pen {
+/// Appends to a file from an offset on; each write is on disk when it returns.
+pub(crate) struct FileWriter {
     file: File,
-    way: Way,
+    mode: Mode,
     at: usize,
 }
 
-enum Way {
+enum Mode {
     Direct(Blocks),
     Flushed,
 }
@@ -32,20 +32,20 @@ struct Blocks {
     first: usize,
 }
 
-impl Pen {
-    /// Writes on at this place.
+impl FileWriter {
+    /// Goes on at this offset.
     pub(crate) fn new(path: &Path, at: usize) -> io::Result<Self> {
         match Self::direct(path, at) {
-            Err(error) if has_no_direct_way(&error) => Self::flushed(path, at),
-            pen => pen,
+            Err(error) if lacks_direct_io(&error) => Self::flushed(path, at),
+            writer => writer,
         }
     }
 
-    /// The same for another file, in the same way.
-    pub(crate) fn turn_to(&self, path: &Path, at: usize) -> io::Result<Self> {
-        match self.way {
-            Way::Direct(_) => Self::new(path, at),
-            Way::Flushed => Self::flushed(path, at),
+    /// The same for another file, in the same mode.
+    pub(crate) fn reopen_for(&self, path: &Path, at: usize) -> io::Result<Self> {
+        match self.mode {
+            Mode::Direct(_) => Self::new(path, at),
+            Mode::Flushed => Self::flushed(path, at),
         }
     }
 
@@ -56,37 +56,37 @@ impl Pen {
         File::open(path)?.read_exact_at(&mut before, block as u64)?;
         let flags = OFlags::DIRECT.bits().cast_signed();
         let file = File::options().write(true).custom_flags(flags).open(path)?;
-        let mut pen = Self { file, way: Way::Direct(Blocks::new()), at: block };
-        // There are systems that know this way and cannot go it. Where nothing is before, zeros are there.
+        let mut writer = Self { file, mode: Mode::Direct(Blocks::new()), at: block };
+        // Some file systems accept the flag and fail the first write. Where nothing was written, zeros are there.
         if before.is_empty() {
-            pen.write(&[0; BLOCK])?;
-            pen.at = at;
+            writer.write(&[0; BLOCK])?;
+            writer.at = at;
         } else {
-            pen.write(&before)?;
+            writer.write(&before)?;
         }
-        Ok(pen)
+        Ok(writer)
     }
 
     fn flushed(path: &Path, at: usize) -> io::Result<Self> {
         let file = File::options().write(true).open(path)?;
-        Ok(Self { file, way: Way::Flushed, at })
+        Ok(Self { file, mode: Mode::Flushed, at })
     }
 
-    /// Where the next piece goes.
+    /// The offset of the next write.
     pub(crate) fn at(&self) -> usize {
         self.at
     }
 
-    /// Writes a piece, and returns when it is on disk.
+    /// Writes, and returns when it is on disk.
     pub(crate) fn write(&mut self, piece: &[u8]) -> io::Result<()> {
-        match &mut self.way {
-            Way::Direct(blocks) => {
+        match &mut self.mode {
+            Mode::Direct(blocks) => {
                 let begun = self.at % BLOCK;
                 let whole = blocks.put(begun, piece);
                 write_through(&self.file, whole, (self.at - begun) as u64)?;
                 blocks.keep_last(begun + piece.len());
             }
-            Way::Flushed => {
+            Mode::Flushed => {
                 self.file.write_all_at(piece, self.at as u64)?;
                 self.file.sync_data()?;
             }
@@ -96,8 +96,8 @@ impl Pen {
     }
 }
 
-/// Whether an error means that there is no direct way, and nothing worse.
-fn has_no_direct_way(error: &io::Error) -> bool {
+/// Whether an error means no more than that direct I/O is not supported.
+fn lacks_direct_io(error: &io::Error) -> bool {
     let unknown = [Errno::INVAL, Errno::OPNOTSUPP, Errno::NOSYS].map(Errno::raw_os_error);
     error.raw_os_error().is_some_and(|code| unknown.contains(&code))
 }
@@ -116,13 +116,13 @@ fn write_through(file: &File, mut bytes: &[u8], mut at: u64) -> io::Result<()> {
 }
 
 #[cfg(test)]
-impl Pen {
-    /// The same file, as it is written where there is no direct way.
-    pub(crate) fn without_direct_way(path: &Path, at: usize) -> Self {
+impl FileWriter {
+    /// Writes a file as where direct I/O is not supported.
+    pub(crate) fn without_direct_io(path: &Path, at: usize) -> Self {
         Self::flushed(path, at).expect("it is there")
     }
 
-    /// Nothing that is written from now on gets anywhere.
+    /// Every write from now on fails.
     pub(crate) fn break_off(&mut self) {
         self.file = File::options().write(true).open("/dev/full").expect("it is always there");
     }

@@ -1,4 +1,4 @@
-//! Whichever way a file is written, it says the same.
+//! Both modes write the same bytes.
 
 use super::*;
 
@@ -23,19 +23,19 @@ fn what_was_written_is_followed_by_nothing_but_zeros() {
         for path in &paths {
             fs::write(path, &header).expect("it can be written");
         }
-        let mut pens = [
-            Pen::new(&paths[0], HEADER).expect("it can be opened"),
-            Pen::without_direct_way(&paths[1], HEADER),
+        let mut writers = [
+            FileWriter::new(&paths[0], HEADER).expect("it can be opened"),
+            FileWriter::without_direct_io(&paths[1], HEADER),
         ];
         let mut expected = header;
         for (nth, piece) in pieces(seed).iter().enumerate() {
             if nth % 7 == 6 {
-                // Whoever opens it again goes on where it ends.
-                pens[0] = Pen::new(&paths[0], expected.len()).expect("it can be opened");
+                // Opened again, it goes on where the file ends.
+                writers[0] = FileWriter::new(&paths[0], expected.len()).expect("it can be opened");
             }
             expected.extend(piece);
-            for (pen, path) in pens.iter_mut().zip(&paths) {
-                pen.write(piece).expect("it can be written");
+            for (writer, path) in writers.iter_mut().zip(&paths) {
+                writer.write(piece).expect("it can be written");
                 let found = fs::read(path).expect("it is there");
                 let (written, rest) = found.split_at(expected.len());
                 assert!(written == expected, "seed {seed}, piece {nth}, {}", path.display());
@@ -46,12 +46,12 @@ fn what_was_written_is_followed_by_nothing_but_zeros() {
 }
 
 #[test]
-fn whoever_goes_on_where_a_block_begins_finds_out_whether_it_can_be_written() {
+fn a_writer_that_begins_at_a_block_finds_out_at_once_whether_direct_io_works() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("file");
     fs::write(&path, vec![5; BLOCK]).expect("it can be written");
-    let mut pen = Pen::new(&path, BLOCK).expect("it can be opened");
-    pen.write(b"more").expect("it can be written");
+    let mut writer = FileWriter::new(&path, BLOCK).expect("it can be opened");
+    writer.write(b"more").expect("it can be written");
     let found = fs::read(&path).expect("it is there");
     let (written, rest) = found.split_at(BLOCK + 4);
     assert!(written[..BLOCK].iter().all(|&byte| byte == 5) && &written[BLOCK..] == b"more");
@@ -59,9 +59,9 @@ fn whoever_goes_on_where_a_block_begins_finds_out_whether_it_can_be_written() {
 }
 
 #[test]
-fn where_there_is_no_direct_way_what_is_written_is_flushed() {
+fn without_direct_io_each_write_is_flushed() {
     // A device that takes whatever is written, but knows nothing of blocks or of flushing.
     let null = Path::new("/dev/null");
-    let mut pen = Pen::new(null, BLOCK).expect("it is written in another way");
-    assert!(pen.write(b"something").is_err(), "it cannot be flushed");
+    let mut writer = FileWriter::new(null, BLOCK).expect("it falls back to flushing");
+    assert!(writer.write(b"something").is_err(), "it cannot be flushed");
 }
