@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A lock keeps others away as long as it is held. But a program can be stopped between its last look at the
-//! lock and its write, for a second or for an hour, and then write though somebody else holds the lock by
+//! lock and its write, for a second or for an hour, and then write though another session holds the lock by
 //! now. Only what is written to can prevent that: it remembers the highest token that it has seen,
 //! and refuses lower ones. Here that is a store in front of the file; it would be a column in a database, or
 //! a condition on a write to an object store.
@@ -43,7 +43,7 @@ impl Store {
         }
     }
 
-    /// Writes a line, unless somebody with a higher token has written already.
+    /// Writes a line, unless a holder with a higher token has written already.
     fn append(&mut self, token: u64, line: &str) -> io::Result<()> {
         // The store does one thing at a time. It is here that this matters, and it takes no more than that:
         // the store and its own lock are in one place, and no message is under way between them.
@@ -59,7 +59,7 @@ impl Store {
             let why = format!("token {token} is out of date: {highest} has written already");
             return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
         }
-        // First the token: if the machine stops in between, nobody with a lower one comes after.
+        // First the token: if the machine stops in between, a lower one is refused afterwards.
         self.0.rewind()?;
         writeln!(self.0, "{token:0TOKEN$}")?;
         self.0.sync_data()?;
@@ -89,7 +89,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     guard.release()?;
 
     // What a program would see that was asleep all the while, and wakes up with an old token.
-    if let Err(refused) = store.append(0, "from somebody who slept for an hour") {
+    if let Err(refused) = store.append(0, "from a holder that slept for an hour") {
         println!("and as it should be, {refused}");
     }
     Ok(())

@@ -46,7 +46,7 @@ async fn serve(session: &Session, name: &str, rank: i64) -> Result<(), Error> {
     leader.resign().await
 }
 
-/// Whatever only one is to do. The term goes with everything it does, so that whoever it is done to can refuse
+/// The work that only the leader does. The term goes with all of it, so that what receives it can refuse
 /// what comes from an earlier leader.
 async fn work(leader: &Leadership, name: &str) {
     for step in 1.. {
@@ -66,7 +66,7 @@ async fn tell_who_leads(client: Client) {
                 let name = String::from_utf8_lossy(&leader.value);
                 println!("   {name} leads, term {}", leader.term);
             }
-            None => println!("   nobody leads"),
+            None => println!("   no leader"),
         }
     }
 }

@@ -2,9 +2,9 @@ use std::fmt;
 use std::time::Duration;
 
 use conclave_api::v1;
-use conclave_api::v1::ask::What;
+use conclave_api::v1::ask::What as Operation;
 
-use crate::book::Chore;
+use crate::state::Callback;
 
 /// A lock, and how it is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct Want {
 }
 
 impl Want {
-    /// By nobody else.
+    /// Exclusively.
     pub fn exclusive(lock: impl Into<String>) -> Self {
         Self { lock: lock.into(), mode: v1::Mode::Exclusive, permits: 0, of: 0 }
     }
@@ -39,7 +39,7 @@ pub struct Acquire {
     pub(crate) timeout: Option<Duration>,
     pub(crate) owner: Option<u32>,
     pub(crate) reentrant: bool,
-    pub(crate) on_waiting: Option<Chore>,
+    pub(crate) on_waiting: Option<Callback>,
 }
 
 impl Acquire {
@@ -49,7 +49,7 @@ impl Acquire {
         Self { wants, timeout: None, owner: None, reentrant: false, on_waiting: None }
     }
 
-    /// A lock that nobody else is to hold at the same time.
+    /// A lock that no other may hold at the same time.
     pub fn exclusive(lock: impl Into<String>) -> Self {
         Self::all([Want::exclusive(lock)])
     }
@@ -82,8 +82,8 @@ impl Acquire {
         self
     }
 
-    /// The same on account of another thread of control than that of the handle. Whoever numbers threads
-    /// of control should number all of them, and must not have one wait for two things at a time.
+    /// The same on account of another thread of control than that of the handle. A caller that
+    /// numbers its threads of control numbers all of them, and has each wait for one thing at a time.
     pub fn owner(mut self, owner: u32) -> Self {
         self.owner = Some(owner);
         self
@@ -95,7 +95,7 @@ impl Acquire {
         self
     }
 
-    pub(crate) fn into_ask(self, owner: u32) -> (What, Option<Chore>) {
+    pub(crate) fn into_operation(self, owner: u32) -> (Operation, Option<Callback>) {
         let Self { wants, timeout, reentrant, on_waiting, .. } = self;
         let want = |want: Want| {
             let Want { lock, mode, permits, of } = want;
@@ -108,7 +108,7 @@ impl Acquire {
             reentrant,
             tell_waiting: on_waiting.is_some(),
         };
-        (What::Acquire(acquire), on_waiting)
+        (Operation::Acquire(acquire), on_waiting)
     }
 }
 
@@ -121,7 +121,7 @@ impl fmt::Debug for Acquire {
     }
 }
 
-/// A span in milliseconds, none of which is lost: nothing is the only span that becomes nothing.
+/// A span in milliseconds, rounded up: only zero becomes zero.
 pub(crate) fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

@@ -1,7 +1,6 @@
 //! The same for programs that do not use async functions.
 //!
-//! Everything goes on in a thread of its own, so leases are renewed while the program is busy with
-//! something else. Nothing here may be called from within an async function.
+//! The client runs on a thread of its own, so leases are renewed while the program is busy. Nothing here may be called from within an async function.
 //!
 //! ```no_run
 //! use conclave_client::blocking::Client;
@@ -51,7 +50,7 @@ impl Client {
         Observation { inner, runtime: self.runtime.clone() }
     }
 
-    /// The locks that somebody holds or waits for whose names begin so, by name.
+    /// The locks that are held or waited for, with this prefix, by name.
     pub fn locks(&self, prefix: &str) -> Result<Vec<view::Lock>, Error> {
         self.runtime.run(self.inner.locks(prefix))
     }
@@ -61,7 +60,7 @@ impl Client {
         self.runtime.run(self.inner.sessions())
     }
 
-    /// The elections that somebody stands in whose names begin so, by name.
+    /// The elections with a candidate, with this prefix, by name.
     pub fn elections(&self, prefix: &str) -> Result<Vec<view::Election>, Error> {
         self.runtime.run(self.inner.elections(prefix))
     }
@@ -81,7 +80,7 @@ impl Client {
         self.runtime.run(self.inner.status())
     }
 
-    /// Takes a lock from whoever holds it; with a token, only from the holder with that.
+    /// Takes a lock from its holders; with a token, only from the holder with that.
     pub fn force_release(&self, lock: &str, token: Option<u64>, reason: &str) -> Result<(), Error> {
         self.runtime.run(self.inner.force_release(lock, token, reason))
     }
@@ -152,7 +151,7 @@ impl Session {
         runtime.run(inner.close())
     }
 
-    /// Waits for a lock that nobody else is to hold at the same time.
+    /// Waits for a lock that no other may hold at the same time.
     pub fn lock(&self, name: impl Into<String>) -> Result<Guard, Error> {
         self.acquire(Acquire::exclusive(name))
     }
@@ -241,7 +240,7 @@ impl Guard {
         runtime.run(inner.release())
     }
 
-    /// Waits until nobody else shares the lock, and holds it alone, with a new token.
+    /// Waits until no other shares the lock, and holds it alone, with a new token.
     pub fn upgrade(&mut self) -> Result<(), Error> {
         self.runtime.run(self.inner.upgrade())
     }

@@ -7,8 +7,8 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::acquire::millis;
-use crate::book::Shared;
-use crate::line::{Line, Rpc, run};
+use crate::connection::{ConnectionStatus, Rpc, run};
+use crate::state::Shared;
 use crate::{Credentials, Error, Options, Session, SessionOptions};
 
 /// A client of the service. Clones are the same client.
@@ -34,8 +34,8 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.shared.visit(|book| book.last_handle_gone = true);
-        self.shared.poke.notify_one();
+        self.shared.with_state(|state| state.last_handle_gone = true);
+        self.shared.wake_keepalive.notify_one();
     }
 }
 
@@ -54,10 +54,10 @@ impl Client {
 
     /// The same, and the task that goes on in the background until all is done.
     pub(crate) async fn connect_task(options: Options) -> Result<(Self, JoinHandle<()>), Error> {
-        let (places, bearer) = (options.places()?, options.bearer()?);
+        let (endpoints, bearer) = (options.parse_endpoints()?, options.bearer()?);
         let shared = Arc::new(Shared::new(options));
         let client = Self { handle: Arc::new(Handle { shared: shared.clone() }) };
-        let task = tokio::spawn(run(shared, places, bearer));
+        let task = tokio::spawn(run(shared, endpoints, bearer));
         client.rpc().await?;
         Ok((client, task))
     }
@@ -74,11 +74,11 @@ impl Client {
             // With a key of its own the question can be repeated, and there is one session all the same.
             nonce: getrandom::u64().unwrap_or_default(),
         };
-        let opened = shared.visit(|book| book.open(open));
+        let opened = shared.with_state(|state| state.open(open));
         match tokio::time::timeout(shared.options.connect_timeout, opened).await {
             Ok(Ok(opened)) => {
                 let opened = opened?;
-                Ok(Session::new(self.handle.clone(), opened.id, opened.vital))
+                Ok(Session::new(self.handle.clone(), opened.id, opened.liveness))
             }
             Ok(Err(_)) => Err(Error::Unreachable("the client has stopped".to_owned())),
             Err(_) => Err(self.unreachable()),
@@ -88,35 +88,35 @@ impl Client {
     /// The connection, as soon as there is one.
     pub(crate) async fn rpc(&self) -> Result<Rpc, Error> {
         let shared = &self.handle.shared;
-        let mut line = shared.line.subscribe();
+        let mut status = shared.connection.subscribe();
         // Of several servers, one may be trusted though another is not.
         let only = shared.options.endpoints.len() == 1;
         let settles =
             |error: &Error| !error.may_pass() || only && matches!(error, Error::Untrusted(_));
-        let tried = |line: &Line| {
-            shared.options.once && line.failures as usize >= shared.options.endpoints.len()
+        let tried = |status: &ConnectionStatus| {
+            shared.options.once && status.failures as usize >= shared.options.endpoints.len()
         };
-        let settled = line.wait_for(|line| {
-            line.rpc.is_some() || line.error.as_ref().is_some_and(settles) || tried(line)
+        let settled = status.wait_for(|status| {
+            status.rpc.is_some() || status.error.as_ref().is_some_and(settles) || tried(status)
         });
         let settled = tokio::time::timeout(shared.options.connect_timeout, settled).await;
-        let line = match settled {
-            Ok(Ok(line)) => line.clone(),
+        let status = match settled {
+            Ok(Ok(status)) => status.clone(),
             Ok(Err(_)) | Err(_) => return Err(self.unreachable()),
         };
-        line.rpc.ok_or_else(|| line.error.unwrap_or_else(|| self.unreachable()))
+        status.rpc.ok_or_else(|| status.error.unwrap_or_else(|| self.unreachable()))
     }
 
     /// Why the last attempt to reach a server failed; nothing while one is connected.
     pub fn last_error(&self) -> Option<Error> {
-        self.handle.shared.line.borrow().error.clone()
+        self.handle.shared.connection.borrow().error.clone()
     }
 
     /// Ends a session that another client has opened, and waits until the server has done that. If it was over
     /// before, that is fine, too.
     pub async fn end(&self, credentials: &Credentials) -> Result<(), Error> {
         let (reply, ended) = oneshot::channel();
-        self.handle.shared.visit(|book| book.end(credentials, reply));
+        self.handle.shared.with_state(|state| state.end(credentials, reply));
         match ended.await {
             Ok(ended) => ended.map(drop),
             Err(_) => Err(self.unreachable()),
@@ -130,7 +130,7 @@ impl Client {
     /// Why no server can be reached.
     pub(crate) fn unreachable(&self) -> Error {
         let shared = &self.handle.shared;
-        let error = shared.line.borrow().error.clone();
+        let error = shared.connection.borrow().error.clone();
         let servers = shared.options.endpoints.join(", ");
         // The same words as of an attempt that takes as long: which of the two is noticed first is chance.
         error.unwrap_or_else(|| Error::Unreachable(format!("{servers} does not answer")))

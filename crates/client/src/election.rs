@@ -2,12 +2,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conclave_api::v1;
-use conclave_api::v1::ask::What;
+use conclave_api::v1::ask::What as Operation;
 
 use crate::acquire::millis;
-use crate::book::Outcome;
-use crate::session::{Keep, out_of_turn};
-use crate::things::{Term, come_true};
+use crate::handles::{Term, wait_for_some};
+use crate::session::{SessionCore, out_of_turn};
+use crate::state::Outcome;
 use crate::time::Moment;
 use crate::{Error, Loss, Session};
 
@@ -32,7 +32,7 @@ pub struct Candidacy {
 }
 
 impl Candidacy {
-    /// Stands in an election, as everybody else.
+    /// Stands in an election, with rank 0.
     pub fn new(election: impl Into<String>) -> Self {
         Self { election: election.into(), ..Self::default() }
     }
@@ -80,8 +80,8 @@ impl Session {
     /// Waits until this session leads.
     ///
     /// The handle's thread of control does nothing else until then, as far as the server knows, and then it
-    /// leads: if it holds a lock that the leader waits for, the leader is told that this is a deadlock. So who
-    /// stands by while it goes on with other things does so through a clone.
+    /// leads: if it holds a lock that the leader waits for, the leader is told that this is a deadlock. A program
+    /// that stands by while it does other work campaigns through a clone.
     ///
     /// If the future is dropped before it is done, the session does not stand any more, and does not lead.
     pub async fn campaign(&self, candidacy: Candidacy) -> Result<Leadership, Error> {
@@ -91,11 +91,11 @@ impl Session {
         let owner = Some(thread.owner());
         let campaign = v1::Campaign { election, rank, preempt, grace_ms, value, timeout_ms, owner };
         let limit = timeout.filter(|timeout| !timeout.is_zero());
-        let answer = self.keep().ask_within(What::Campaign(campaign), None, limit).await;
+        let answer = self.core().request_within(Operation::Campaign(campaign), None, limit).await;
         drop(waiting);
         match answer? {
             Outcome::Leads(term) => {
-                Ok(Leadership { keep: self.keep().clone(), term, spent: false })
+                Ok(Leadership { core: self.core().clone(), term, spent: false })
             }
             Outcome::Done | Outcome::Held(_) => Err(out_of_turn()),
         }
@@ -111,7 +111,7 @@ impl Session {
 #[derive(Debug)]
 #[must_use = "a leader that is dropped resigns"]
 pub struct Leadership {
-    keep: Arc<Keep>,
+    core: Arc<SessionCore>,
     term: Arc<Term>,
     spent: bool,
 }
@@ -129,24 +129,24 @@ impl Leadership {
 
     /// The number of the session that leads.
     pub fn session(&self) -> u64 {
-        self.keep.id()
+        self.core.id()
     }
 
     fn now(&self) -> Moment {
-        self.keep.shared().options.time.now()
+        self.core.shared().options.time.now()
     }
 
     /// Whether it leads. This reads the clock, as [`Session::is_alive`] does; and if the leader was asked
     /// to yield, it does not lead any more once its grace period is over.
     pub fn is_leader(&self) -> bool {
         let graced = self.term.yield_by().is_none_or(|by| self.now() < by);
-        graced && self.term.loss().is_none() && self.keep.is_alive()
+        graced && self.term.loss().is_none() && self.core.is_alive()
     }
 
     /// For how much longer it is certain to lead, even if nothing is heard any more.
     pub fn remaining(&self) -> Duration {
         // In this order: a renewal that does not prolong the leadership comes after the word that it is over.
-        let remaining = self.keep.remaining();
+        let remaining = self.core.remaining();
         if self.term.loss().is_some() { Duration::ZERO } else { remaining }
     }
 
@@ -158,11 +158,11 @@ impl Leadership {
     /// Waits until a better candidate wants to take over, and says how much time is left to stop and
     /// [`resign`](Self::resign).
     pub fn yielding(&self) -> impl Future<Output = Duration> + Send + 'static {
-        let (asked, time) = (self.term.asked_to_yield(), self.keep.shared().options.time.clone());
+        let (asked, time) = (self.term.asked_to_yield(), self.core.shared().options.time.clone());
         async move {
-            let by = come_true(asked, Moment::NEVER).await;
+            let by = wait_for_some(asked, Moment::NEVER).await;
             if by == Moment::NEVER {
-                // It is over, and nobody asks any more.
+                // It is over, and is not asked to yield any more.
                 return std::future::pending().await;
             }
             by.since(time.now())
@@ -173,23 +173,23 @@ impl Leadership {
     pub async fn proclaim(&self, value: impl Into<Vec<u8>>) -> Result<(), Error> {
         let (election, term) = (self.term.election.clone(), self.term.number);
         let proclaim = v1::Proclaim { election, term, value: value.into() };
-        self.keep.ask(What::Proclaim(proclaim)).await.map(drop)
+        self.core.request(Operation::Proclaim(proclaim)).await.map(drop)
     }
 
     /// Leads no more, and waits until the server knows. If it was over before, that is confirmed, and it says
     /// so.
     pub async fn resign(mut self) -> Result<(), Error> {
         self.spent = true;
-        let (keep, term) = (&self.keep, &self.term);
-        let what = keep.shared().visit(|book| book.resignation_of(keep.id(), term));
-        match (what, term.loss()) {
-            (Some(what), None) => keep.ask(what).await.map(drop),
-            (Some(what), Some(loss)) => {
+        let (core, term) = (&self.core, &self.term);
+        let operation = core.shared().with_state(|state| state.resignation_of(core.id(), term));
+        match (operation, term.loss()) {
+            (Some(operation), None) => core.request(operation).await.map(drop),
+            (Some(operation), Some(loss)) => {
                 // Another may lead already, and then there was nothing to confirm.
-                let _ = keep.ask(what).await;
+                let _ = core.request(operation).await;
                 Err(Error::Lost(loss))
             }
-            (None, Some(loss)) if keep.is_alive() => Err(Error::Lost(loss)),
+            (None, Some(loss)) if core.is_alive() => Err(Error::Lost(loss)),
             (None, loss) => Err(Error::SessionLost(loss.unwrap_or(Loss::Gone))),
         }
     }
@@ -198,8 +198,8 @@ impl Leadership {
 impl Drop for Leadership {
     fn drop(&mut self) {
         if !self.spent {
-            let Self { keep, term, .. } = self;
-            keep.shared().visit(|book| book.resign(keep.id(), term));
+            let Self { core, term, .. } = self;
+            core.shared().with_state(|state| state.resign(core.id(), term));
         }
     }
 }

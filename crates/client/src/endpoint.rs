@@ -1,4 +1,4 @@
-//! Where a server is, and the way there.
+//! The address of a server, and how a connection to it is made.
 
 use std::fmt::Display;
 use std::io;
@@ -26,17 +26,17 @@ use tokio_rustls::client::TlsStream;
 use tokio_util::codec::{Framed, FramedParts};
 use tokio_util::either::Either;
 use tonic::codegen::Service;
-use tonic::transport::{ClientTlsConfig, Endpoint, Identity};
+use tonic::transport::{ClientTlsConfig, Endpoint as GrpcEndpoint, Identity};
 
-use crate::heart::SILENCE;
+use crate::keepalive::SILENCE;
 use crate::options::{Options, Tls};
 use crate::{Error, certificate};
 
-/// A connection on which both say messages as they are.
-pub(crate) type Wire = Framed<Io, Delimited<Ask, Tell>>;
+/// A stream of `conclave.v1` without gRPC: both sides send length-prefixed messages.
+pub(crate) type MessageStream = Framed<Io, Delimited<Ask, Tell>>;
 
-/// A connection, in secret or not. What is sent is in one piece, for which the system has a shorter way than for
-/// several; so it does not say that it could take several.
+/// A connection, with TLS or without. What is sent is one buffer, which the system writes faster than a list of
+/// buffers; so vectored writes are not offered.
 pub(crate) struct Io(Either<TcpStream, TlsStream<TcpStream>>);
 
 impl AsyncRead for Io {
@@ -67,14 +67,14 @@ impl AsyncWrite for Io {
     }
 }
 
-/// Where a server is.
-pub(crate) struct Place {
-    /// For all that is asked by itself.
-    pub(crate) endpoint: Endpoint,
+/// The address of a server, and how to connect to it.
+pub(crate) struct Endpoint {
+    /// For unary calls.
+    pub(crate) grpc: GrpcEndpoint,
     /// For the stream.
     connector: HttpConnector,
     tls: Option<(TlsConnector, ServerName<'static>)>,
-    /// What it is called in questions.
+    /// The `host` header of requests.
     host: HeaderValue,
 }
 
@@ -83,10 +83,10 @@ pub(crate) const LONGEST_ANSWER: usize = 64 << 20;
 /// Why a server refuses need not be longer.
 const LONGEST_REFUSAL: usize = 64 << 10;
 
-impl Place {
+impl Endpoint {
     pub(crate) fn new(address: &str, options: &Options) -> Result<Self, Error> {
         let bad = |why: &str| Error::BadOptions(format!("{address}: {why}"));
-        // Who writes https means TLS, and need not say whom to trust.
+        // With https:// and no authority named, the authorities of the system are trusted.
         let secret = options.tls.clone();
         let secret = secret.or_else(|| address.starts_with("https://").then(Tls::system));
         let scheme = if secret.is_some() { "https" } else { "http" };
@@ -98,10 +98,10 @@ impl Place {
             Some(("http" | "https", _)) => address.to_owned(),
             Some(_) => return Err(bad("begins with neither http nor https")),
         };
-        let endpoint = Endpoint::from_shared(uri).map_err(|_| bad("is no host:port"))?;
-        let authority = endpoint.uri().authority().map_or("", |all| all.as_str());
-        let (Some(host), Some(port)) = (endpoint.uri().host(), endpoint.uri().port_u16()) else {
-            // A number that is none of a port is left out by what reads the address.
+        let grpc = GrpcEndpoint::from_shared(uri).map_err(|_| bad("is no host:port"))?;
+        let authority = grpc.uri().authority().map_or("", |all| all.as_str());
+        let (Some(host), Some(port)) = (grpc.uri().host(), grpc.uri().port_u16()) else {
+            // The parser of addresses drops a port number that is out of range.
             let written = authority.rsplit_once(':').map_or("", |(_, port)| port);
             let digits = !written.is_empty() && written.bytes().all(|byte| byte.is_ascii_digit());
             return Err(match digits {
@@ -125,7 +125,7 @@ impl Place {
             return Err(bad(
                 "a token is not sent to another machine in the clear, where others could read it; use \
                             TLS by saying whom to trust (--ca FILE, or --tls for the authorities of the system), \
-                            or --insecure-token if nobody else can listen in",
+                            or --insecure-token if no other can listen in",
             ));
         }
         let tls = match &secret {
@@ -141,28 +141,28 @@ impl Place {
                 Some((TlsConnector::from(Arc::new(config)), name, tonic))
             }
         };
-        let endpoint = endpoint
+        let grpc = grpc
             .connect_timeout(options.connect_timeout)
             .tcp_nodelay(true)
             .http2_keep_alive_interval(SILENCE)
             .keep_alive_timeout(SILENCE)
             .keep_alive_while_idle(true);
-        let (endpoint, tls) = match tls {
+        let (grpc, tls) = match tls {
             Some((connector, name, tonic)) => {
                 let unusable = |error| bad(&format!("cannot use TLS: {}", deepest(&error)));
-                (endpoint.tls_config(tonic).map_err(unusable)?, Some((connector, name)))
+                (grpc.tls_config(tonic).map_err(unusable)?, Some((connector, name)))
             }
-            None => (endpoint, None),
+            None => (grpc, None),
         };
         let mut connector = HttpConnector::new();
         connector.enforce_http(false);
         connector.set_nodelay(true);
         connector.set_connect_timeout(Some(options.connect_timeout));
-        Ok(Self { endpoint, connector, tls, host: called })
+        Ok(Self { grpc, connector, tls, host: called })
     }
 
-    /// Asks the server to talk.
-    pub(crate) async fn dial(&self, bearer: Option<&HeaderValue>) -> Result<Wire, Error> {
+    /// Opens a stream: an HTTP/1.1 upgrade.
+    pub(crate) async fn dial(&self, bearer: Option<&HeaderValue>) -> Result<MessageStream, Error> {
         let io = self.connect().await?;
         let broken = |error: hyper::Error| match error.is_parse() {
             true => self.strange(deepest(&error)),
@@ -189,13 +189,13 @@ impl Place {
         let Ok(parts) = upgraded.downcast::<TokioIo<Io>>() else {
             unreachable!("it was made of this");
         };
-        let mut wire =
+        let mut stream =
             FramedParts::new::<Ask>(parts.io.into_inner(), Delimited::up_to(LONGEST_ANSWER));
-        wire.read_buf.extend_from_slice(&parts.read_buf);
-        Ok(Framed::from_parts(wire))
+        stream.read_buf.extend_from_slice(&parts.read_buf);
+        Ok(Framed::from_parts(stream))
     }
 
-    /// What the server has at this path.
+    /// Gets a path by HTTP.
     pub(crate) async fn get(
         &self,
         path: &str,
@@ -221,7 +221,7 @@ impl Place {
 
     async fn connect(&self) -> Result<Io, Error> {
         let mut connector = self.connector.clone();
-        let tcp = connector.call(self.endpoint.uri().clone()).await;
+        let tcp = connector.call(self.grpc.uri().clone()).await;
         let tcp = tcp.map_err(|error| failed(&error))?.into_inner();
         Ok(Io(match &self.tls {
             None => Either::Left(tcp),
@@ -232,7 +232,7 @@ impl Place {
         }))
     }
 
-    /// Why a server does not talk.
+    /// Why a server refuses.
     async fn refusal(&self, answer: Response<Incoming>) -> Error {
         let status = answer.status();
         let body = Limited::new(answer.into_body(), LONGEST_REFUSAL).collect().await;
@@ -243,9 +243,9 @@ impl Place {
         }
     }
 
-    /// Somebody listens there, but does not answer as a server does.
+    /// A program listens there, but does not answer as a server does.
     fn strange(&self, answers: impl Display) -> Error {
-        let uri = self.endpoint.uri();
+        let uri = self.grpc.uri();
         Error::Unreachable(format!("{uri} does not answer as a node does: {answers}"))
     }
 }
@@ -259,7 +259,7 @@ fn is_this_machine(host: &str) -> bool {
     }
 }
 
-/// Whom to trust.
+/// The certificate authorities to trust.
 fn roots(tls: &Tls) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     let (trusted, none) = match &tls.ca {
@@ -310,7 +310,7 @@ fn config_of_tonic(tls: &Tls, roots: &RootCertStore) -> ClientTlsConfig {
     }
 }
 
-/// A connection could not be had, or has ended.
+/// A connection failed.
 fn failed(error: &(dyn std::error::Error + 'static)) -> Error {
     match certificate::problem(error) {
         Some(problem) => Error::Untrusted(problem),

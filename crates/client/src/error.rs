@@ -21,10 +21,10 @@ pub enum Error {
     /// The server's certificate is not trusted, or the server does not trust the client's.
     #[error("no trust: {0}")]
     Untrusted(String),
-    /// The server knows nobody by this token or certificate.
+    /// The server does not know this token or certificate.
     #[error("not let in: {0}")]
     Unauthenticated(String),
-    /// Whoever asks has no right to that.
+    /// The client has no right to that.
     #[error("not allowed: {0}")]
     Forbidden(String),
     /// The session is over, and with it all that it held.
@@ -94,7 +94,7 @@ pub enum Loss {
     Forced,
     /// A better candidate took over.
     Preempted,
-    /// The holder gave it back, or gave it to somebody else.
+    /// The holder released it, or handed it over.
     Released,
     /// A change of how it is held was given up halfway.
     Abandoned,
@@ -199,7 +199,7 @@ impl From<Status> for Error {
                     None => Self::Unknown { code, message },
                 }
             }
-            // Nobody but the network says these.
+            // Only the network says these.
             (Grpc::DeadlineExceeded | Grpc::Cancelled | Grpc::Unknown, None) => {
                 Self::Unreachable(message)
             }

@@ -2,11 +2,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conclave_api::v1;
-use conclave_api::v1::ask::What;
+use conclave_api::v1::ask::What as Operation;
 
 use crate::acquire::millis;
-use crate::session::{Keep, Thread, Waiting};
-use crate::things::Hold;
+use crate::handles::Hold;
+use crate::session::{SessionCore, Thread, Waiting};
 use crate::{Error, Loss};
 
 /// Locks that are held. They are released when it is dropped.
@@ -18,15 +18,15 @@ use crate::{Error, Loss};
 #[derive(Debug)]
 #[must_use = "a lock whose guard is dropped is released"]
 pub struct Guard {
-    keep: Arc<Keep>,
+    core: Arc<SessionCore>,
     hold: Arc<Hold>,
     thread: Arc<Thread>,
     spent: bool,
 }
 
 impl Guard {
-    pub(crate) fn new(keep: Arc<Keep>, hold: Arc<Hold>, thread: Arc<Thread>) -> Self {
-        Self { keep, hold, thread, spent: false }
+    pub(crate) fn new(core: Arc<SessionCore>, hold: Arc<Hold>, thread: Arc<Thread>) -> Self {
+        Self { core, hold, thread, spent: false }
     }
 
     /// The fencing token of the grant, greater than those of all grants before, of any lock.
@@ -35,7 +35,7 @@ impl Guard {
     }
 
     /// The epoch: the token of the grant that began the present period of holding. All who hold a lock
-    /// together share it, and whoever held the lock in an earlier period has a lesser one. Of several
+    /// together share it, and holders of earlier periods have lesser ones. Of several
     /// locks, it is that of the first.
     pub fn epoch(&self) -> u64 {
         self.epochs().first().copied().unwrap_or_default()
@@ -53,13 +53,13 @@ impl Guard {
 
     /// The number of the session that holds them.
     pub fn session(&self) -> u64 {
-        self.keep.id()
+        self.core.id()
     }
 
     /// Whether all of them are held. This reads the clock, as
     /// [`Session::is_alive`](crate::Session::is_alive) does.
     pub fn is_held(&self) -> bool {
-        !self.spent && self.hold.loss().is_none() && self.keep.is_alive()
+        !self.spent && self.hold.loss().is_none() && self.core.is_alive()
     }
 
     /// Waits until one of them is not held any more, and says why.
@@ -70,20 +70,20 @@ impl Guard {
     /// Releases them, and waits until the server has done that. If they were lost before, it says so.
     pub async fn release(mut self) -> Result<(), Error> {
         self.spent = true;
-        let (keep, hold) = (&self.keep, &self.hold);
-        let what = keep.shared().visit(|book| book.release_of(keep.id(), hold, None));
+        let (core, hold) = (&self.core, &self.hold);
+        let operation = core.shared().with_state(|state| state.release_of(core.id(), hold, None));
         let loss = hold.loss();
-        if let Some(what) = what {
-            keep.ask(what).await?;
+        if let Some(operation) = operation {
+            core.request(operation).await?;
         }
         match loss {
-            Some(loss) if keep.is_alive() => Err(Error::Lost(loss)),
+            Some(loss) if core.is_alive() => Err(Error::Lost(loss)),
             Some(loss) => Err(Error::SessionLost(loss)),
             None => Ok(()),
         }
     }
 
-    /// Waits until nobody else shares the lock, and holds it alone. The token is a new one then. If
+    /// Waits until no other shares the lock, and holds it alone. The token is a new one then. If
     /// that fails, the lock is still shared; if the future is dropped before it is done, the lock is released.
     pub async fn upgrade(&mut self) -> Result<(), Error> {
         self.upgrade_within(None).await
@@ -96,9 +96,10 @@ impl Guard {
 
     async fn upgrade_within(&mut self, timeout: Option<Duration>) -> Result<(), Error> {
         let (lock, token) = (self.only_lock()?, self.token());
-        let what = What::Upgrade(v1::Upgrade { lock, token, timeout_ms: timeout.map(millis) });
+        let operation =
+            Operation::Upgrade(v1::Upgrade { lock, token, timeout_ms: timeout.map(millis) });
         let waiting = Waiting::begin(&self.thread);
-        let answer = self.keep.ask(what).await;
+        let answer = self.core.request(operation).await;
         drop(waiting);
         answer.map(drop)
     }
@@ -106,17 +107,18 @@ impl Guard {
     /// Lets others share the lock. The token is a new one then.
     pub async fn downgrade(&mut self) -> Result<(), Error> {
         let (lock, token) = (self.only_lock()?, self.token());
-        self.keep.ask(What::Downgrade(v1::Downgrade { lock, token })).await.map(drop)
+        self.core.request(Operation::Downgrade(v1::Downgrade { lock, token })).await.map(drop)
     }
 
     /// Gives the lock to a session that waits for it, before all others that do. If that fails, it is held
     /// as before.
     pub async fn hand_over(&mut self, session: u64) -> Result<(), Error> {
         self.only_lock()?;
-        let (keep, hold) = (&self.keep, &self.hold);
-        let what = keep.shared().visit(|book| book.release_of(keep.id(), hold, Some(session)));
-        let what = what.ok_or_else(|| Error::Lost(hold.loss().unwrap_or(Loss::Gone)))?;
-        keep.ask(what).await?;
+        let (core, hold) = (&self.core, &self.hold);
+        let operation =
+            core.shared().with_state(|state| state.release_of(core.id(), hold, Some(session)));
+        let operation = operation.ok_or_else(|| Error::Lost(hold.loss().unwrap_or(Loss::Gone)))?;
+        core.request(operation).await?;
         self.spent = true;
         Ok(())
     }
@@ -135,8 +137,8 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if !self.spent {
-            let Self { keep, hold, .. } = self;
-            keep.shared().visit(|book| book.release(keep.id(), hold));
+            let Self { core, hold, .. } = self;
+            core.shared().with_state(|state| state.release(core.id(), hold));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What handles and the book both look at: whether a session lives, a lock is held, a leader leads.
+//! What the handles of a program share with the client's state: whether a session lives, a lock is held, a leader leads.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,15 +13,15 @@ use crate::time::{Moment, TimeSource};
 
 /// Whether a session lives.
 #[derive(Debug)]
-pub(crate) struct Vital {
+pub(crate) struct Liveness {
     pub(crate) lease: Lease,
     time: TimeSource,
     pub(crate) loss: watch::Sender<Option<Loss>>,
-    /// Threads of control that are in the way of older sessions, and of which.
+    /// Wounded threads of control, each with the older session that it blocks.
     wounds: watch::Sender<BTreeMap<u32, u64>>,
 }
 
-impl Vital {
+impl Liveness {
     pub(crate) fn new(lease: Lease, time: TimeSource) -> Self {
         let (loss, wounds) = (watch::Sender::new(None), watch::Sender::default());
         Self { lease, time, loss, wounds }
@@ -33,7 +33,7 @@ impl Vital {
         });
     }
 
-    /// Waits until a thread of control is wounded, and says by whom.
+    /// Waits until a thread of control is wounded, and returns the session that it blocks.
     pub(crate) async fn wounded(&self, owner: u32) -> u64 {
         let mut wounds = self.wounds.subscribe();
         loop {
@@ -46,7 +46,7 @@ impl Vital {
                 return by;
             }
             let again = wounds.wait_for(|wounds| wounds.contains_key(&owner)).await.is_ok();
-            assert!(again, "what sends is in the same place");
+            assert!(again, "the sender is in the same struct");
         }
     }
 
@@ -60,7 +60,7 @@ impl Vital {
         self.lease.remaining(self.time.now())
     }
 
-    /// Why it is over; that nobody has said so yet means that nobody renewed it.
+    /// Why it is over. If no reason was recorded yet, its lease ran out without a renewal.
     pub(crate) fn loss(&self) -> Loss {
         self.loss.borrow().unwrap_or(Loss::Expired)
     }
@@ -72,13 +72,13 @@ pub(crate) struct Hold {
     pub(crate) locks: Vec<String>,
     token: AtomicU64,
     epochs: Mutex<Vec<u64>>,
-    loss: Fate,
+    loss: LossCell,
 }
 
 impl Hold {
     pub(crate) fn new(locks: Vec<String>, token: u64, epochs: Vec<u64>) -> Self {
         let (token, epochs) = (AtomicU64::new(token), Mutex::new(epochs));
-        Self { locks, token, epochs, loss: Fate::default() }
+        Self { locks, token, epochs, loss: LossCell::default() }
     }
 
     pub(crate) fn token(&self) -> u64 {
@@ -96,15 +96,15 @@ impl Hold {
     }
 
     pub(crate) fn lose(&self, loss: Loss) {
-        self.loss.tell(loss);
+        self.loss.set(loss);
     }
 
     pub(crate) fn loss(&self) -> Option<Loss> {
-        self.loss.told()
+        self.loss.get()
     }
 
     pub(crate) fn lost(&self) -> impl Future<Output = Loss> + Send + 'static {
-        self.loss.come(Loss::Released)
+        self.loss.wait_or(Loss::Released)
     }
 }
 
@@ -113,27 +113,27 @@ impl Hold {
 pub(crate) struct Term {
     pub(crate) election: String,
     pub(crate) number: u64,
-    loss: Fate,
+    loss: LossCell,
     /// When it has to be over, once it is asked to yield.
     yield_by: watch::Sender<Option<Moment>>,
 }
 
 impl Term {
     pub(crate) fn new(election: String, number: u64) -> Self {
-        let (loss, yield_by) = (Fate::default(), watch::Sender::new(None));
+        let (loss, yield_by) = (LossCell::default(), watch::Sender::new(None));
         Self { election, number, loss, yield_by }
     }
 
     pub(crate) fn lose(&self, loss: Loss) {
-        self.loss.tell(loss);
+        self.loss.set(loss);
     }
 
     pub(crate) fn loss(&self) -> Option<Loss> {
-        self.loss.told()
+        self.loss.get()
     }
 
     pub(crate) fn lost(&self) -> impl Future<Output = Loss> + Send + 'static {
-        self.loss.come(Loss::Released)
+        self.loss.wait_or(Loss::Released)
     }
 
     pub(crate) fn ask_to_yield(&self, by: Moment) {
@@ -149,61 +149,61 @@ impl Term {
     }
 }
 
-/// Why something came to an end. What is told first stands. There is one of these for every grant, and hardly ever
-/// does anybody wait for it: so it is less than a channel.
+/// Why a grant came to an end; the first reason stands. There is one for every grant and hardly ever a task that waits
+/// for it, so it is smaller than a channel.
 #[derive(Debug, Default)]
-struct Fate(Arc<Told>);
+struct LossCell(Arc<LossSlot>);
 
 #[derive(Debug, Default)]
-struct Told {
+struct LossSlot {
     loss: OnceLock<Loss>,
-    /// Nobody is left who could tell.
-    untold: AtomicBool,
-    heard: Notify,
+    /// The cell was dropped: no reason comes any more.
+    closed: AtomicBool,
+    changed: Notify,
 }
 
-impl Fate {
-    fn tell(&self, loss: Loss) {
+impl LossCell {
+    fn set(&self, loss: Loss) {
         if self.0.loss.set(loss).is_ok() {
-            self.0.heard.notify_waiters();
+            self.0.changed.notify_waiters();
         }
     }
 
-    fn told(&self) -> Option<Loss> {
+    fn get(&self) -> Option<Loss> {
         self.0.loss.get().copied()
     }
 
-    /// Waits until it is told; if nobody is left who could, it is `otherwise`.
-    fn come(&self, otherwise: Loss) -> impl Future<Output = Loss> + Send + 'static {
-        let told = self.0.clone();
+    /// Waits for the reason; if the cell is dropped without one, it is `otherwise`.
+    fn wait_or(&self, otherwise: Loss) -> impl Future<Output = Loss> + Send + 'static {
+        let slot = self.0.clone();
         async move {
             loop {
-                // Before it looks, so that nothing is missed that comes afterwards.
-                let heard = told.heard.notified();
-                match told.loss.get() {
+                // Subscribed before the look, so that no later change is missed.
+                let changed = slot.changed.notified();
+                match slot.loss.get() {
                     Some(&loss) => return loss,
-                    None if told.untold.load(Ordering::SeqCst) => return otherwise,
-                    None => heard.await,
+                    None if slot.closed.load(Ordering::SeqCst) => return otherwise,
+                    None => changed.await,
                 }
             }
         }
     }
 }
 
-impl Drop for Fate {
+impl Drop for LossCell {
     fn drop(&mut self) {
-        self.0.untold.store(true, Ordering::SeqCst);
-        self.0.heard.notify_waiters();
+        self.0.closed.store(true, Ordering::SeqCst);
+        self.0.changed.notify_waiters();
     }
 }
 
-/// Waits until something is said; if nobody is left who could, it is `otherwise`.
-pub(crate) async fn come_true<T: Clone + Send + Sync>(
-    mut said: watch::Receiver<Option<T>>,
+/// Waits for a value; if the sender is dropped without one, it is `otherwise`.
+pub(crate) async fn wait_for_some<T: Clone + Send + Sync>(
+    mut value: watch::Receiver<Option<T>>,
     otherwise: T,
 ) -> T {
-    match said.wait_for(Option::is_some).await {
-        Ok(said) => said.clone().unwrap_or(otherwise),
+    match value.wait_for(Option::is_some).await {
+        Ok(value) => value.clone().unwrap_or(otherwise),
         Err(_) => otherwise,
     }
 }

@@ -20,7 +20,7 @@ pub const DRIFT: u32 = 64;
 #[derive(Debug)]
 pub(crate) struct Lease {
     ttl: Duration,
-    /// When it ends, in the terms of [`Moment`]; [`OVER`] once somebody has seen that.
+    /// When it ends, in the terms of [`Moment`]; [`OVER`] once a reader has seen that.
     end: AtomicU64,
 }
 
@@ -37,8 +37,8 @@ impl Lease {
         self.ttl
     }
 
-    /// Whether it lasts at `now`. The first who finds that it does not ends it for good, so that no later
-    /// renewal brings back what somebody was already told is over.
+    /// Whether it lasts at `now`. The first reader that finds that it does not ends it for good, so that no later
+    /// renewal brings back what a reader has already seen to be over.
     pub(crate) fn lasts(&self, now: Moment) -> bool {
         let mut end = self.end.load(Ordering::SeqCst);
         loop {
@@ -129,15 +129,15 @@ mod tests {
         assert!(!lease.lasts(at(6301)) && !lease.lasts(at(100)));
         let lease = Lease::new(TTL, at(0));
         assert!(!lease.lasts(at(6300)));
-        assert!(!lease.renew(at(6200), at(6299)), "somebody was told already that it is over");
+        assert!(!lease.renew(at(6200), at(6299)), "a reader has already seen that it is over");
         let lease = Lease::new(TTL, at(0));
         lease.end();
         assert!(!lease.lasts(at(1)) && !lease.renew(at(1), at(1)));
     }
 
     #[test]
-    fn somebody_who_is_told_that_it_is_over_never_sees_it_again() {
-        // Readers and renewals race for the same moment; whatever wins, nobody sees false and then true.
+    fn a_reader_that_has_seen_it_over_never_sees_it_last_again() {
+        // Readers and renewals race for the same moment; whichever wins, no reader sees false and then true.
         for round in 0..2000 {
             let lease = Lease::new(TTL, at(0));
             std::thread::scope(|threads| {

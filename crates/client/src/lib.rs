@@ -9,26 +9,26 @@
 //!
 //! let guard = session.lock("backup").await?;
 //! println!("held with token {}", guard.token());
-//! // … what nobody else is to do at the same time …
+//! // … the critical section …
 //! guard.release().await?;
 //! # Ok(())
 //! # }
 //! ```
 //!
 //! A [`Client`] has one connection to one of the servers it knows, and finds another when that breaks. A
-//! [`Session`] lives on meanwhile, as long as it is renewed in time; what it asked and was not told is asked
-//! again, and is not done twice. A [`Guard`] stands for locks that are held, a [`Leadership`] for an election
+//! [`Session`] lives on meanwhile, as long as it is renewed in time; its requests without an answer are
+//! repeated, and carried out once. A [`Guard`] stands for locks that are held, a [`Leadership`] for an election
 //! that was won. [`blocking`] is the same for programs that do not use async functions.
 //!
 //! # When a lock is lost
 //!
 //! A session is kept by the server for its time-to-live after the last renewal, and then others may have what
-//! it held. A program must therefore stop *before* that, and it must do so without being told, for
-//! whoever could tell it may be out of reach. This is how it knows:
+//! it held. A program must therefore stop *before* that, and without a message from the server, which may
+//! be out of reach. This is how it knows:
 //!
 //! 1. A lease counts from the moment at which its renewal was **sent**. The server counts from when it
 //!    wrote the renewal down, which is later. So the client's lease ends first, however long messages take.
-//! 2. It is counted by a clock that nobody sets and that runs on while the machine sleeps
+//! 2. It is counted by a clock that cannot be set and that runs on while the machine sleeps
 //!    (`CLOCK_BOOTTIME`), and one part in 64 of it ([`DRIFT`]) is given up for the difference between the
 //!    rates of two clocks. As long as they differ by less than that, the client's lease ends first.
 //! 3. [`Session::is_alive`], [`Guard::is_held`] and [`Leadership::is_leader`] read that clock each time. A
@@ -48,23 +48,23 @@
 mod acquire;
 mod answers;
 pub mod blocking;
-mod book;
 mod certificate;
 mod client;
+mod connection;
 mod election;
+mod endpoint;
 mod error;
 mod guard;
-mod heart;
+mod handles;
+mod keepalive;
 mod lease;
-mod line;
 mod observe;
 mod options;
-mod place;
 mod requests;
 mod session;
+mod state;
 #[cfg(test)]
 mod tests;
-mod things;
 mod time;
 mod views;
 

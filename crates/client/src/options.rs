@@ -5,7 +5,7 @@ use conclave_api::DEFAULT_ADDRESS;
 use tonic::metadata::{Ascii, MetadataValue};
 
 use crate::Error;
-use crate::place::Place;
+use crate::endpoint::Endpoint;
 use crate::time::TimeSource;
 
 /// Where the servers are and who the client is.
@@ -15,9 +15,9 @@ pub struct Options {
     pub endpoints: Vec<String>,
     /// What the client is let in by. It is not sent to another machine without TLS, unless `insecure_token` says so.
     pub token: Option<Secret>,
-    /// Whether the token may be sent in the clear, to other machines, too: where nobody else can listen in.
+    /// Whether the token may be sent in the clear, to other machines, too: where no other can listen in.
     pub insecure_token: bool,
-    /// How to talk to the servers in secret.
+    /// TLS, if the servers want it.
     pub tls: Option<Tls>,
     /// What the client is called, for people; the program's name unless told otherwise.
     pub name: String,
@@ -146,11 +146,11 @@ impl Options {
         Ok(Some(value))
     }
 
-    pub(crate) fn places(&self) -> Result<Vec<Place>, Error> {
+    pub(crate) fn parse_endpoints(&self) -> Result<Vec<Endpoint>, Error> {
         if self.endpoints.is_empty() {
             return Err(Error::BadOptions("a client needs the address of a server".to_owned()));
         }
-        self.endpoints.iter().map(|endpoint| Place::new(endpoint, self)).collect()
+        self.endpoints.iter().map(|endpoint| Endpoint::new(endpoint, self)).collect()
     }
 }
 
@@ -198,7 +198,7 @@ impl fmt::Debug for Tls {
     }
 }
 
-/// Something that is not for everybody's eyes.
+/// A text that is not shown in `Debug`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub(crate) String);
 
@@ -248,15 +248,15 @@ mod tests {
     #[test]
     fn addresses_come_in_several_forms() {
         let uris = |options: Options| -> Vec<String> {
-            let places = options.places().expect("they make sense");
-            places.iter().map(|place| place.endpoint.uri().to_string()).collect()
+            let endpoints = options.parse_endpoints().expect("they make sense");
+            endpoints.iter().map(|endpoint| endpoint.grpc.uri().to_string()).collect()
         };
         assert_eq!(
             uris(Options::new("a:1, http://b:2,[::1]:3,")),
             ["http://a:1/", "http://b:2/", "http://[::1]:3/"]
         );
         for bad in ["", ",", "a", "ftp://a:1", "a b:1", "http://a"] {
-            let error = Options::new(bad).places().err().expect(bad);
+            let error = Options::new(bad).parse_endpoints().err().expect(bad);
             assert_eq!(error.code(), "bad-options", "{bad}: {error}");
         }
     }
@@ -286,32 +286,35 @@ mod tests {
     fn a_token_is_not_sent_to_another_machine_in_the_clear() {
         let with = |endpoints: &str| Options::new(endpoints).token("hush");
         for here in ["127.0.0.1:1", "[::1]:1", "localhost:1", "127.8.8.8:1", "http://localhost:1"] {
-            assert!(with(here).places().is_ok(), "{here}");
+            assert!(with(here).parse_endpoints().is_ok(), "{here}");
         }
         for there in ["10.0.0.1:1", "db:1", "http://localhost.example.org:1", "127.0.0.1:1,db:1"] {
-            let error = with(there).places().err().expect(there);
+            let error = with(there).parse_endpoints().err().expect(there);
             let message = error.to_string();
             assert!(message.contains("--ca") && message.contains("in the clear"), "{message}");
             assert!(!message.contains("hush"), "{message}");
-            assert!(with(there).insecure_token(true).places().is_ok(), "{there}");
-            assert!(Options::new(there).places().is_ok(), "{there}: there is nothing to hide");
+            assert!(with(there).insecure_token(true).parse_endpoints().is_ok(), "{there}");
+            assert!(
+                Options::new(there).parse_endpoints().is_ok(),
+                "{there}: there is nothing to hide"
+            );
         }
         let given = |name: &str| match name {
             "CONCLAVE_ENDPOINTS" => Some("db:1".to_owned()),
             "CONCLAVE_AUTH_TOKEN" => Some("hush".to_owned()),
             _ => None,
         };
-        assert!(Options::from_variables(given).expect("it is read").places().is_err());
+        assert!(Options::from_variables(given).expect("it is read").parse_endpoints().is_err());
         let also = |name: &str| match name {
             "CONCLAVE_INSECURE_TOKEN" => Some("true".to_owned()),
             name => given(name),
         };
-        assert!(Options::from_variables(also).expect("it is read").places().is_ok());
+        assert!(Options::from_variables(also).expect("it is read").parse_endpoints().is_ok());
     }
 
     #[test]
     fn what_is_wrong_with_a_port_is_said() {
-        let why = |address: &str| match Options::new(address).places() {
+        let why = |address: &str| match Options::new(address).parse_endpoints() {
             Ok(_) => panic!("{address} makes sense"),
             Err(error) => error.to_string(),
         };

@@ -3,24 +3,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-use conclave_api::v1::ask::What;
+use conclave_api::v1::ask::What as Operation;
 use tokio::sync::oneshot;
 
 use crate::acquire::{Acquire, Want};
-use crate::book::{Book, Chore, Outcome, Shared};
 use crate::client::Handle;
+use crate::handles::{Liveness, wait_for_some};
 use crate::requests::Answer;
-use crate::things::{Vital, come_true};
+use crate::state::{Callback, Outcome, Shared, State};
 use crate::{Error, Guard, Loss, Secret};
 
-/// How a session is to be.
+/// The properties of a new session.
 #[derive(Clone, Debug, Default)]
 pub struct SessionOptions {
     /// How long it lives when it is not renewed: 15 seconds unless told otherwise.
     pub ttl: Option<Duration>,
     /// What it is called, for people; as the client unless told otherwise.
     pub name: Option<String>,
-    /// In a deadlock the lowest loses, where the server is told to go by that.
+    /// In a deadlock the lowest loses, if the server's policy goes by priority.
     pub priority: i32,
 }
 
@@ -114,7 +114,7 @@ impl fmt::Debug for Credentials {
 /// take several locks at once, [`lock_all`](Self::lock_all) is better.
 #[derive(Debug)]
 pub struct Session {
-    keep: Arc<Keep>,
+    core: Arc<SessionCore>,
     thread: Arc<Thread>,
 }
 
@@ -126,12 +126,12 @@ pub(crate) struct Thread {
     waits: AtomicBool,
 }
 
-/// What keeps a session open.
+/// What the handles and guards of a session share; when the last is dropped, the session is closed.
 #[derive(Debug)]
-pub(crate) struct Keep {
+pub(crate) struct SessionCore {
     handle: Arc<Handle>,
     id: u64,
-    vital: Arc<Vital>,
+    liveness: Arc<Liveness>,
     last_owner: AtomicU32,
 }
 
@@ -143,32 +143,33 @@ impl Clone for Session {
 }
 
 impl Session {
-    pub(crate) fn new(handle: Arc<Handle>, id: u64, vital: Arc<Vital>) -> Self {
-        let keep = Keep { handle, id, vital, last_owner: AtomicU32::new(0) };
-        Self { keep: Arc::new(keep), thread: Arc::new(Thread::new(0)) }
+    pub(crate) fn new(handle: Arc<Handle>, id: u64, liveness: Arc<Liveness>) -> Self {
+        let core = SessionCore { handle, id, liveness, last_owner: AtomicU32::new(0) };
+        Self { core: Arc::new(core), thread: Arc::new(Thread::new(0)) }
     }
 
-    pub(crate) fn keep(&self) -> &Arc<Keep> {
-        &self.keep
+    pub(crate) fn core(&self) -> &Arc<SessionCore> {
+        &self.core
     }
 
-    /// Another thread of control of the same session; a clone is the same, for those who look closely.
+    /// Another thread of control of the same session, as a clone is.
     #[must_use]
     pub fn thread(&self) -> Self {
-        let thread = Arc::new(self.keep.fresh_thread());
-        Self { keep: self.keep.clone(), thread }
+        let thread = Arc::new(self.core.fresh_thread());
+        Self { core: self.core.clone(), thread }
     }
 
     /// The session's number.
     pub fn id(&self) -> u64 {
-        self.keep.id
+        self.core.id
     }
 
     /// What another process needs in order to end it; nothing once it is over.
     pub fn credentials(&self) -> Option<Credentials> {
-        let Keep { id, .. } = *self.keep;
-        let key = self.keep.shared().visit(|book| book.sessions.get(&id).map(|one| one.key))?;
-        let token = self.keep.shared().options.token.clone();
+        let SessionCore { id, .. } = *self.core;
+        let key =
+            self.core.shared().with_state(|state| state.sessions.get(&id).map(|one| one.key))?;
+        let token = self.core.shared().options.token.clone();
         Some(Credentials { session: id, key, ttl: self.ttl(), token })
     }
 
@@ -179,53 +180,53 @@ impl Session {
 
     /// How long it lives when it is not renewed.
     pub fn ttl(&self) -> Duration {
-        self.keep.vital.lease.ttl()
+        self.core.liveness.lease.ttl()
     }
 
     /// Whether it is certain to live. This reads the clock: it is true at no time at which the server may
     /// have ended the session for want of renewal, even if this program was stopped for hours just before.
     pub fn is_alive(&self) -> bool {
-        self.keep.is_alive()
+        self.core.is_alive()
     }
 
     /// For how much longer it is certain to live, even if it is not renewed any more.
     pub fn remaining(&self) -> Duration {
-        self.keep.remaining()
+        self.core.remaining()
     }
 
     /// Waits until it is over, and says why.
     pub fn lost(&self) -> impl Future<Output = Loss> + Send + 'static {
-        come_true(self.keep.vital.loss.subscribe(), Loss::Closed)
+        wait_for_some(self.core.liveness.loss.subscribe(), Loss::Closed)
     }
 
     /// Has something done when it is lost, right then and on the thread that finds out; so it should not
     /// take long. If it is lost already, that is now.
     pub fn on_loss(&self, then: impl FnOnce(Loss) + Send + 'static) {
-        let Keep { id, vital, .. } = &*self.keep;
-        self.keep.shared().visit(|book| book.on_loss(*id, vital, Box::new(then)));
+        let SessionCore { id, liveness, .. } = &*self.core;
+        self.core.shared().with_state(|state| state.on_loss(*id, liveness, Box::new(then)));
     }
 
     /// Waits until this thread of control is in the way of an older session, and says of which. Only a
-    /// server that keeps deadlocks away by wounding says so; whoever hears it should release all it holds.
+    /// server with the policy wound-wait says so; the thread should then release all it holds.
     pub async fn wounded(&self) -> u64 {
-        self.keep.vital.wounded(self.thread.owner).await
+        self.core.liveness.wounded(self.thread.owner).await
     }
 
     /// Ends it, and with it all that it holds.
     pub async fn close(self) -> Result<(), Error> {
-        let loss = *self.keep.vital.loss.borrow();
+        let loss = *self.core.liveness.loss.borrow();
         if let Some(loss) = loss {
             return Err(Error::SessionLost(loss));
         }
         let (reply, closed) = oneshot::channel();
-        self.keep.shared().visit(|book| book.close(self.keep.id, Loss::Closed, Some(reply)));
+        self.core.shared().with_state(|state| state.close(self.core.id, Loss::Closed, Some(reply)));
         match closed.await {
             Ok(closed) => closed.map(drop),
             Err(_) => Err(Error::SessionLost(Loss::Closed)),
         }
     }
 
-    /// Waits for a lock that nobody else is to hold at the same time.
+    /// Waits for a lock that no other may hold at the same time.
     pub async fn lock(&self, name: impl Into<String>) -> Result<Guard, Error> {
         self.acquire(Acquire::exclusive(name)).await
     }
@@ -280,11 +281,11 @@ impl Session {
     pub async fn acquire(&self, acquire: Acquire) -> Result<Guard, Error> {
         let (thread, waiting) = self.begin_waiting_for(acquire.owner);
         let limit = acquire.timeout.filter(|timeout| !timeout.is_zero());
-        let (what, on_waiting) = acquire.into_ask(thread.owner);
-        let answer = self.keep.ask_within(what, on_waiting, limit).await;
+        let (operation, on_waiting) = acquire.into_operation(thread.owner);
+        let answer = self.core.request_within(operation, on_waiting, limit).await;
         drop(waiting);
         match answer? {
-            Outcome::Held(hold) => Ok(Guard::new(self.keep.clone(), hold, thread)),
+            Outcome::Held(hold) => Ok(Guard::new(self.core.clone(), hold, thread)),
             Outcome::Done | Outcome::Leads(_) => Err(out_of_turn()),
         }
     }
@@ -293,22 +294,22 @@ impl Session {
 impl Session {
     /// A thread of control that may wait now: that of this handle, unless it waits already.
     pub(crate) fn begin_waiting(&self) -> (Arc<Thread>, Option<Waiting>) {
-        self.keep.begin_waiting(self.thread.clone())
+        self.core.begin_waiting(self.thread.clone())
     }
 
     /// The same for a caller that may have numbered its threads of control itself.
     pub(crate) fn begin_waiting_for(&self, owner: Option<u32>) -> (Arc<Thread>, Option<Waiting>) {
         match owner {
-            Some(owner) => self.keep.begin_waiting(Arc::new(Thread::new(owner))),
+            Some(owner) => self.core.begin_waiting(Arc::new(Thread::new(owner))),
             None => self.begin_waiting(),
         }
     }
 }
 
-/// The server times a wait; if it cannot be heard, it is given so much longer.
+/// The server times a wait; the client gives up so much later, should no answer come.
 const GRACE: Duration = Duration::from_millis(500);
 
-impl Keep {
+impl SessionCore {
     /// A thread of control waits for one thing at a time.
     fn begin_waiting(&self, thread: Arc<Thread>) -> (Arc<Thread>, Option<Waiting>) {
         if let Some(waiting) = Waiting::begin(&thread) {
@@ -320,7 +321,7 @@ impl Keep {
     }
 
     pub(crate) fn remaining(&self) -> Duration {
-        self.vital.remaining()
+        self.liveness.remaining()
     }
 
     pub(crate) fn shared(&self) -> &Shared {
@@ -332,10 +333,10 @@ impl Keep {
     }
 
     pub(crate) fn is_alive(&self) -> bool {
-        let alive = self.vital.is_alive();
-        if !alive && self.vital.loss.borrow().is_none() {
-            // The heart has not noticed yet.
-            self.shared().poke.notify_one();
+        let alive = self.liveness.is_alive();
+        if !alive && self.liveness.loss.borrow().is_none() {
+            // The renewals have not noticed yet.
+            self.shared().wake_keepalive.notify_one();
         }
         alive
     }
@@ -345,34 +346,34 @@ impl Keep {
         Thread::new(owner)
     }
 
-    /// Asks something, and waits for the answer for as long as the session lives.
-    pub(crate) async fn ask(&self, what: What) -> Answer {
-        self.ask_within(what, None, None).await
+    /// Makes a request, and waits for the answer for as long as the session lives.
+    pub(crate) async fn request(&self, operation: Operation) -> Answer {
+        self.request_within(operation, None, None).await
     }
 
     /// The same, but not for longer than so.
-    pub(crate) async fn ask_within(
+    pub(crate) async fn request_within(
         &self,
-        what: What,
-        on_waiting: Option<Chore>,
+        operation: Operation,
+        on_waiting: Option<Callback>,
         limit: Option<Duration>,
     ) -> Answer {
         let (reply, answer) = oneshot::channel();
         let (waits, waiting) = on_waiting.as_ref().map(|_| oneshot::channel()).unzip();
-        let ask = |book: &mut Book| book.ask(self.id, what, Some(reply), waits);
-        let Some(number) = self.shared().visit(ask) else {
-            return Err(Error::SessionLost(self.vital.loss()));
+        let ask = |state: &mut State| state.request(self.id, operation, Some(reply), waits);
+        let Some(number) = self.shared().with_state(ask) else {
+            return Err(Error::SessionLost(self.liveness.loss()));
         };
-        let mut asking = Asking { keep: self, number, answer, answered: false };
+        let mut pending = PendingRequest { core: self, number, answer, answered: false };
         let answer = async {
             if let Some((waiting, on_waiting)) = waiting.zip(on_waiting) {
                 tokio::select! {
                     biased;
-                    answer = asking.answer() => return answer,
+                    answer = pending.answer() => return answer,
                     Ok(()) = waiting => on_waiting(),
                 }
             }
-            asking.answer().await
+            pending.answer().await
         };
         let answer = match limit {
             None => answer.await,
@@ -381,29 +382,29 @@ impl Keep {
                 Err(_) => Err(Error::TimedOut),
             },
         };
-        // A lease may have run out between the answer and whoever reads it.
+        // The lease may have run out since the answer came.
         if answer.is_ok() && !self.is_alive() {
-            return Err(Error::SessionLost(self.vital.loss()));
+            return Err(Error::SessionLost(self.liveness.loss()));
         }
         answer
     }
 }
 
-impl Drop for Keep {
+impl Drop for SessionCore {
     fn drop(&mut self) {
-        self.shared().visit(|book| book.close(self.id, Loss::Closed, None));
+        self.shared().with_state(|state| state.close(self.id, Loss::Closed, None));
     }
 }
 
-/// Somebody waits for an answer. If it stops doing so, nothing is to come of the request.
-struct Asking<'a> {
-    keep: &'a Keep,
+/// A caller waits for the answer to a request. Dropped before the answer, it undoes the request.
+struct PendingRequest<'a> {
+    core: &'a SessionCore,
     number: u64,
     answer: oneshot::Receiver<Answer>,
     answered: bool,
 }
 
-impl Asking<'_> {
+impl PendingRequest<'_> {
     async fn answer(&mut self) -> Answer {
         let answer = (&mut self.answer).await;
         self.answered = true;
@@ -411,11 +412,11 @@ impl Asking<'_> {
     }
 }
 
-impl Drop for Asking<'_> {
+impl Drop for PendingRequest<'_> {
     fn drop(&mut self) {
         if !self.answered {
-            let Self { keep, number, answer, .. } = self;
-            keep.shared().visit(|book| book.abandon(keep.id, *number, answer));
+            let Self { core, number, answer, .. } = self;
+            core.shared().with_state(|state| state.abandon(core.id, *number, answer));
         }
     }
 }

@@ -1,60 +1,59 @@
-//! What a client remembers: its sessions, what they hold, and what it has asked and not been told yet.
+//! The state of a client: its sessions, what they hold, and the requests without an answer.
 //!
-//! Everything that happens is one short visit to the book, under one lock: somebody asks (and the question
-//! is on its way before the visit is over, in the order of the numbers), an answer comes, time passes. What
-//! an answer means is written down when it comes, and not when somebody looks at it; so it does not matter
-//! whether whoever asked is still there.
+//! Every event is one short critical section under one lock: the program makes a request (which is queued for sending
+//! before the lock is released, so requests leave in the order of their numbers), an answer comes, time passes. The
+//! effect of an answer is applied when it comes, not when the caller looks at it; so a caller that has stopped waiting
+//! changes nothing.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use conclave_api::v1::ask::What;
+use conclave_api::v1::ask::What as Operation;
 use conclave_api::v1::{self, Ask};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 
+use crate::connection::ConnectionStatus;
+use crate::handles::{Hold, Liveness, Term};
 use crate::lease::Lease;
-use crate::line::Line;
-use crate::things::{Hold, Term, Vital};
 use crate::time::{Moment, TimeSource};
 use crate::{Credentials, Error, Loss, Options};
 
 /// What handles of a client and its background task share.
 pub(crate) struct Shared {
     pub(crate) options: Options,
-    book: Mutex<Book>,
-    /// The heart is to look at the book before it planned to.
-    pub(crate) poke: Notify,
-    /// The connection is not worth keeping.
-    pub(crate) hang_up: Notify,
-    pub(crate) line: watch::Sender<Line>,
+    state: Mutex<State>,
+    /// Wakes the renewals before the moment that they planned.
+    pub(crate) wake_keepalive: Notify,
+    /// Ends the connection.
+    pub(crate) disconnect: Notify,
+    pub(crate) connection: watch::Sender<ConnectionStatus>,
 }
 
-/// Something to be done when the book is closed again: whatever is not the client's own may look into the book
-/// itself, even while it is dropped.
-pub(crate) type Chore = Box<dyn FnOnce() + Send>;
-/// Something to be done when a session is lost.
+/// A function of the program's, called after the lock is released: it may use the client, even while it is dropped.
+pub(crate) type Callback = Box<dyn FnOnce() + Send>;
+/// A function that is called when a session is lost.
 pub(crate) type OnLoss = Box<dyn FnOnce(Loss) + Send>;
 
 #[derive(Default)]
-pub(crate) struct Book {
-    /// Where questions go, while there is a connection.
+pub(crate) struct State {
+    /// Where requests go, while there is a connection.
     pub(crate) outbox: Option<mpsc::UnboundedSender<Ask>>,
-    pub(crate) sessions: BTreeMap<u64, Tracked>,
+    pub(crate) sessions: BTreeMap<u64, SessionState>,
     pub(crate) opening: BTreeMap<u64, Opening>,
     /// Renewals that are not confirmed: when they were sent, and whose.
     pub(crate) renewals: BTreeMap<u64, (Moment, Vec<u64>)>,
-    pub(crate) chores: Vec<Chore>,
-    /// Whether anything was heard since the heart looked last.
-    pub(crate) heard: bool,
-    /// Since when not.
+    pub(crate) callbacks: Vec<Callback>,
+    /// Whether the server has sent anything since the last tick.
+    pub(crate) received: bool,
+    /// Since when it has not.
     pub(crate) quiet: Option<Moment>,
-    /// If nothing is heard by then, the server is not there any more.
+    /// If nothing is received by then, the server is given up.
     pub(crate) suspect: Option<Moment>,
-    /// When the heart wants to look next.
-    pub(crate) wake: Option<Moment>,
-    /// Nobody is going to ask for anything any more.
+    /// When the next tick is due.
+    pub(crate) next_check: Option<Moment>,
+    /// The program has dropped all handles: no request comes any more.
     pub(crate) last_handle_gone: bool,
     /// What leases are counted by.
     pub(crate) time: TimeSource,
@@ -71,13 +70,13 @@ pub(crate) struct Opening {
 /// A session that was given.
 pub(crate) struct Opened {
     pub(crate) id: u64,
-    pub(crate) vital: Arc<Vital>,
+    pub(crate) liveness: Arc<Liveness>,
 }
 
-/// A session, as the book knows it.
-pub(crate) struct Tracked {
+/// A session of the client.
+pub(crate) struct SessionState {
     pub(crate) key: u64,
-    pub(crate) vital: Arc<Vital>,
+    pub(crate) liveness: Arc<Liveness>,
     /// The number of the last request.
     pub(crate) last: u64,
     /// Requests that are not answered.
@@ -110,7 +109,7 @@ pub(crate) struct Held {
     pub(crate) hold: Arc<Hold>,
     pub(crate) levels: u32,
     pub(crate) request: u64,
-    pub(crate) what: What,
+    pub(crate) operation: Operation,
     /// A request that changes how it is held is on its way, and tells as well.
     pub(crate) changing: bool,
 }
@@ -119,14 +118,14 @@ pub(crate) struct Held {
 pub(crate) struct Led {
     pub(crate) term: Arc<Term>,
     pub(crate) request: u64,
-    pub(crate) what: What,
+    pub(crate) operation: Operation,
     /// It was deposed, and is kept until the program confirms that by giving it up.
     pub(crate) over: bool,
 }
 
 /// A request that is not answered.
 pub(crate) struct Request {
-    pub(crate) what: What,
+    pub(crate) operation: Operation,
     pub(crate) reply: Option<oneshot::Sender<Result<Outcome, Error>>>,
     /// Where to say that it has to wait.
     pub(crate) waits: Option<oneshot::Sender<()>>,
@@ -135,15 +134,15 @@ pub(crate) struct Request {
     /// Its answer, which may be lost on the way, takes up room on the server. That of a request which waits does not: if
     /// it is dropped there, what the session holds still tells what came of it.
     pub(crate) in_window: bool,
-    /// Nobody waits for the answer any more; another request sees to it that nothing comes of it.
+    /// No caller waits for the answer any more; another request undoes it.
     pub(crate) abandoned: bool,
 }
 
-impl Tracked {
-    fn new(key: u64, vital: Arc<Vital>, renew_at: Moment) -> Self {
+impl SessionState {
+    fn new(key: u64, liveness: Arc<Liveness>, renew_at: Moment) -> Self {
         Self {
             key,
-            vital,
+            liveness,
             last: 0,
             requests: BTreeMap::new(),
             window: usize::MAX,
@@ -169,36 +168,36 @@ pub(crate) enum Outcome {
 
 impl Shared {
     pub(crate) fn new(options: Options) -> Self {
-        let book = Book { time: options.time.clone(), ..Book::default() };
+        let state = State { time: options.time.clone(), ..State::default() };
         Self {
             options,
-            book: Mutex::new(book),
-            poke: Notify::new(),
-            hang_up: Notify::new(),
-            line: watch::Sender::new(Line::default()),
+            state: Mutex::new(state),
+            wake_keepalive: Notify::new(),
+            disconnect: Notify::new(),
+            connection: watch::Sender::new(ConnectionStatus::default()),
         }
     }
 
-    /// Visits the book, and afterwards does what is to be done without it.
-    pub(crate) fn visit<R>(&self, visit: impl FnOnce(&mut Book) -> R) -> R {
-        let (result, chores) = {
-            let mut book = self.book.lock().unwrap_or_else(PoisonError::into_inner);
-            let before = book.wake;
-            let result = visit(&mut book);
-            if book.wake.is_some_and(|wake| before.is_none_or(|before| wake < before)) {
-                self.poke.notify_one();
+    /// Locks the state for a function, and calls the callbacks that are due after the lock is released.
+    pub(crate) fn with_state<R>(&self, access: impl FnOnce(&mut State) -> R) -> R {
+        let (result, callbacks) = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            let before = state.next_check;
+            let result = access(&mut state);
+            if state.next_check.is_some_and(|wake| before.is_none_or(|before| wake < before)) {
+                self.wake_keepalive.notify_one();
             }
-            (result, std::mem::take(&mut book.chores))
+            (result, std::mem::take(&mut state.callbacks))
         };
-        for chore in chores {
-            // What somebody else's function does is not to stop renewals.
-            let _ = catch_unwind(AssertUnwindSafe(chore));
+        for callback in callbacks {
+            // A panic in a function of the program's must not stop renewals.
+            let _ = catch_unwind(AssertUnwindSafe(callback));
         }
         result
     }
 }
 
-impl Book {
+impl State {
     pub(crate) fn next_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
@@ -206,14 +205,14 @@ impl Book {
 
     pub(crate) fn send(&self, ask: Ask) {
         if let Some(outbox) = &self.outbox {
-            // If the connection has just broken, the question is repeated over the next.
+            // If the connection has just broken, the request is repeated over the next.
             let _ = outbox.send(ask);
         }
     }
 
-    /// The heart is to look by then.
-    pub(crate) fn wake_by(&mut self, moment: Moment) {
-        self.wake = Some(self.wake.map_or(moment, |wake| wake.min(moment)));
+    /// The next tick is due by then.
+    pub(crate) fn check_by(&mut self, moment: Moment) {
+        self.next_check = Some(self.next_check.map_or(moment, |wake| wake.min(moment)));
     }
 
     /// Whether nothing is left to be done, now or later.
@@ -234,7 +233,7 @@ impl Book {
         let now = self.time.now();
         let Some(opening) = self.opening.get_mut(&id) else { return };
         opening.sent = now;
-        let what = Some(What::Open(opening.open.clone()));
+        let what = Some(Operation::Open(opening.open.clone()));
         self.send(Ask { id, what, ..Ask::default() });
     }
 
@@ -244,18 +243,19 @@ impl Book {
         let opening = self.opening.remove(&id);
         let sent = opening.as_ref().map_or_else(|| self.time.now(), |opening| opening.sent);
         let lease = Lease::new(ttl, sent);
-        let vital = Arc::new(Vital::new(lease, self.time.clone()));
-        let mut tracked = Tracked::new(given.key, vital.clone(), sent.plus(ttl / RENEWALS));
+        let liveness = Arc::new(Liveness::new(lease, self.time.clone()));
+        let mut session_state =
+            SessionState::new(given.key, liveness.clone(), sent.plus(ttl / RENEWALS));
         // An older server does not say.
         if given.window > 0 {
-            tracked.window = given.window as usize;
+            session_state.window = given.window as usize;
         }
-        self.wake_by(tracked.renew_at);
-        self.sessions.insert(given.session, tracked);
-        let opened = Opened { id: given.session, vital };
+        self.check_by(session_state.renew_at);
+        self.sessions.insert(given.session, session_state);
+        let opened = Opened { id: given.session, liveness };
         let taken = opening.is_some_and(|opening| opening.reply.send(Ok(opened)).is_ok());
         if !taken {
-            // Whoever asked has gone, or has asked again.
+            // The caller has stopped waiting, or has asked again.
             self.close(given.session, Loss::Closed, None);
         }
     }
@@ -267,19 +267,19 @@ impl Book {
         loss: Loss,
         reply: Option<oneshot::Sender<Result<Outcome, Error>>>,
     ) {
-        let Some(tracked) = self.sessions.get_mut(&session) else {
+        let Some(session_state) = self.sessions.get_mut(&session) else {
             reply.map(|reply| reply.send(Err(Error::SessionLost(Loss::Gone))));
             return;
         };
-        if let Some(closing) = &mut tracked.closing {
+        if let Some(closing) = &mut session_state.closing {
             closing.reply = reply.or_else(|| closing.reply.take());
             return;
         }
-        let until = self.time.now().plus(tracked.vital.lease.ttl());
-        tracked.closing = Some(Closing { until, reply });
-        self.mourn(session, loss);
+        let until = self.time.now().plus(session_state.liveness.lease.ttl());
+        session_state.closing = Some(Closing { until, reply });
+        self.report_loss(session, loss);
         self.send_close(session);
-        self.wake_by(until);
+        self.check_by(until);
     }
 
     /// Ends a session that another client has opened.
@@ -292,28 +292,31 @@ impl Book {
         let now = self.time.now();
         let lease = Lease::new(ttl, now);
         lease.end();
-        let tracked =
-            Tracked::new(key, Arc::new(Vital::new(lease, self.time.clone())), Moment::NEVER);
+        let session_state = SessionState::new(
+            key,
+            Arc::new(Liveness::new(lease, self.time.clone())),
+            Moment::NEVER,
+        );
         let until = now.plus(ttl);
         let closing = Some(Closing { until, reply: Some(reply) });
-        self.sessions.insert(session, Tracked { closing, ..tracked });
+        self.sessions.insert(session, SessionState { closing, ..session_state });
         self.repeat(session);
-        self.wake_by(until);
+        self.check_by(until);
     }
 
     pub(crate) fn send_close(&self, session: u64) {
-        let what = Some(What::Close(v1::Close {}));
+        let what = Some(Operation::Close(v1::Close {}));
         self.send(Ask { session, id: CLOSE, what, ..Ask::default() });
     }
 
     /// The server says that a session is over.
     pub(crate) fn ended(&mut self, session: u64, loss: Loss) {
-        self.mourn(session, loss);
-        let Some(tracked) = self.sessions.remove(&session) else { return };
+        self.report_loss(session, loss);
+        let Some(session_state) = self.sessions.remove(&session) else { return };
         if self.last_handle_gone {
-            self.wake_by(self.time.now());
+            self.check_by(self.time.now());
         }
-        if let Some(reply) = tracked.closing.and_then(|closing| closing.reply) {
+        if let Some(reply) = session_state.closing.and_then(|closing| closing.reply) {
             let closed = match loss {
                 Loss::Closed | Loss::Gone => Ok(Outcome::Done),
                 loss => Err(Error::SessionLost(loss)),
@@ -322,29 +325,29 @@ impl Book {
         }
     }
 
-    /// A session is over: tells all who have to do with it. What was told before is not told again.
-    fn mourn(&mut self, session: u64, loss: Loss) {
-        let Some(tracked) = self.sessions.get_mut(&session) else { return };
-        tracked.vital.lease.end();
-        if tracked.vital.loss.borrow().is_some() {
+    /// A session is over: fails its requests, ends its grants, calls its callbacks; only the first time.
+    fn report_loss(&mut self, session: u64, loss: Loss) {
+        let Some(session_state) = self.sessions.get_mut(&session) else { return };
+        session_state.liveness.lease.end();
+        if session_state.liveness.loss.borrow().is_some() {
             return;
         }
-        tracked.vital.loss.send_replace(Some(loss));
-        for held in std::mem::take(&mut tracked.holds).into_values() {
+        session_state.liveness.loss.send_replace(Some(loss));
+        for held in std::mem::take(&mut session_state.holds).into_values() {
             held.hold.lose(loss);
         }
-        for led in std::mem::take(&mut tracked.terms).into_values() {
+        for led in std::mem::take(&mut session_state.terms).into_values() {
             led.term.lose(loss);
         }
-        for request in std::mem::take(&mut tracked.requests).into_values() {
+        for request in std::mem::take(&mut session_state.requests).into_values() {
             request.reply.map(|reply| reply.send(Err(Error::SessionLost(loss))));
         }
-        for on_loss in std::mem::take(&mut tracked.on_loss) {
-            self.chores.push(Box::new(move || on_loss(loss)));
+        for on_loss in std::mem::take(&mut session_state.on_loss) {
+            self.callbacks.push(Box::new(move || on_loss(loss)));
         }
     }
 
-    /// The client is no more.
+    /// The client has ended: all its sessions are over.
     pub(crate) fn abandon_all(&mut self) {
         let sessions: Vec<u64> = self.sessions.keys().copied().collect();
         for session in sessions {
@@ -355,14 +358,14 @@ impl Book {
         }
     }
 
-    /// Has this done when a session is lost: now, if it is.
-    pub(crate) fn on_loss(&mut self, session: u64, vital: &Vital, on_loss: OnLoss) {
-        let loss = *vital.loss.borrow();
+    /// Has this called when a session is lost; now, if it is.
+    pub(crate) fn on_loss(&mut self, session: u64, liveness: &Liveness, on_loss: OnLoss) {
+        let loss = *liveness.loss.borrow();
         match (loss, self.sessions.get_mut(&session)) {
-            (None, Some(tracked)) => tracked.on_loss.push(on_loss),
+            (None, Some(session_state)) => session_state.on_loss.push(on_loss),
             (loss, _) => {
                 let loss = loss.unwrap_or(Loss::Gone);
-                self.chores.push(Box::new(move || on_loss(loss)));
+                self.callbacks.push(Box::new(move || on_loss(loss)));
             }
         }
     }
@@ -371,6 +374,6 @@ impl Book {
 /// A lease is renewed so many times within its length.
 pub(crate) const RENEWALS: u32 = 3;
 
-/// The numbers of what a session asks besides its requests, whose numbers never get so far.
+/// The numbers of messages of a session that are no requests; numbers of requests never get so far.
 pub(crate) const ATTACH: u64 = 1 << 63;
 pub(crate) const CLOSE: u64 = ATTACH + 1;

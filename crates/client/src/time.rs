@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 
-/// A moment, by a clock that nobody sets and that runs on while the machine sleeps.
+/// A moment of `CLOCK_BOOTTIME`: it cannot be set, and runs on while the machine sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment(pub(crate) u64);
 
@@ -35,7 +35,7 @@ impl Moment {
 /// Where a client takes the time from.
 #[derive(Clone, Debug, Default)]
 pub enum TimeSource {
-    /// The clock of the machine, one that nobody sets and that runs on while the machine sleeps.
+    /// `CLOCK_BOOTTIME` of the machine: it cannot be set, and runs on while the machine sleeps.
     #[default]
     Machine,
     /// Leases run out when a test says so.
@@ -58,7 +58,7 @@ impl TimeSource {
                 time.slept.send_replace(begun.0);
                 let mut passed = time.now.subscribe();
                 let over = passed.wait_for(|&now| Moment(now) > begun).await;
-                over.expect("what sends is in the same place");
+                over.expect("the sender is in the same struct");
             }
         }
     }
@@ -92,7 +92,7 @@ impl ManualTime {
         let now = self.now();
         let mut slept = self.slept.subscribe();
         let done = slept.wait_for(|&slept| Moment(slept) >= now).await;
-        done.expect("what sends is in the same place");
+        done.expect("the sender is in the same struct");
     }
 
     fn now(&self) -> Moment {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_sleeps_by_a_manual_clock_wakes_when_it_is_advanced() {
+    async fn a_task_that_sleeps_by_a_manual_clock_wakes_when_it_is_advanced() {
         let time = ManualTime::new();
         let source = TimeSource::Manual(time.clone());
         let begun = source.now();

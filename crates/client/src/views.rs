@@ -1,11 +1,11 @@
-//! What can be seen of the service, and what operators do.
+//! Views of the service, and the orders of operators.
 
 use std::time::Duration;
 
 use conclave_api::v1;
 use tonic::{Response, Status};
 
-use crate::line::{Bearer, Rpc};
+use crate::connection::{Bearer, Rpc};
 use crate::{Client, Error};
 
 /// How long to wait before something that changes nothing is asked again.
@@ -33,7 +33,7 @@ pub struct Deposition {
 }
 
 impl Client {
-    /// The locks that somebody holds or waits for whose names begin so, by name.
+    /// The locks that are held or waited for, with this prefix, by name.
     pub async fn locks(&self, prefix: &str) -> Result<Vec<v1::Lock>, Error> {
         let mut all: Vec<v1::Lock> = Vec::new();
         loop {
@@ -63,7 +63,7 @@ impl Client {
         }
     }
 
-    /// The elections that somebody stands in whose names begin so, by name.
+    /// The elections with a candidate, with this prefix, by name.
     pub async fn elections(&self, prefix: &str) -> Result<Vec<v1::Election>, Error> {
         let mut all: Vec<v1::Election> = Vec::new();
         loop {
@@ -94,7 +94,7 @@ impl Client {
         self.see(v1::ShowStatus {}, async |mut rpc, show| rpc.status(show).await).await
     }
 
-    /// Takes a lock from whoever holds it; with a token, only from the holder with that. The reason is
+    /// Takes a lock from its holders; with a token, only from the holder with that. The reason is
     /// recorded.
     pub async fn force_release(
         &self,
@@ -152,8 +152,8 @@ impl Client {
         self.rpc().await?;
         let bearer = Bearer(self.options().bearer()?).header();
         let mut error = self.unreachable();
-        for place in self.options().places()? {
-            match place.get("/v1/admin/backup", bearer.as_ref()).await {
+        for endpoint in self.options().parse_endpoints()? {
+            match endpoint.get("/v1/admin/backup", bearer.as_ref()).await {
                 Err(why) if why.may_pass() => error = why,
                 answer => return answer,
             }

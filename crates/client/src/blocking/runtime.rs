@@ -7,10 +7,10 @@ use tokio::task::JoinHandle as Task;
 
 use crate::Error;
 
-/// How long whoever drops the client waits for the server to hear that its sessions are closed.
+/// How long dropping the client may take, so that the server hears that its sessions are closed.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// A thread on which everything goes on.
+/// The thread that the client runs on.
 #[derive(Debug)]
 pub(super) struct Runtime {
     handle: Handle,

@@ -44,7 +44,7 @@ fn a_program_without_async_functions_does_all_of_it() {
     assert!(next > token && released.is_ok());
 
     let mut reader = session.read("book").expect("free");
-    reader.upgrade().expect("nobody shares it");
+    reader.upgrade().expect("no other shares it");
     reader.downgrade().expect("held");
     drop(reader);
     let all = session.lock_all([Want::exclusive("a"), Want::permits("b", 1, 2)]).expect("free");
@@ -54,9 +54,9 @@ fn a_program_without_async_functions_does_all_of_it() {
 
     let mut seen = client.observe("web");
     assert!(seen.next().expect("it goes on").expect("it may be seen").leader.is_none());
-    let leader = session.campaign(Candidacy::new("web")).expect("nobody leads");
+    let leader = session.campaign(Candidacy::new("web")).expect("there is no leader");
     let shown = seen.next().expect("it goes on").expect("it may be seen").leader;
-    assert_eq!(shown.expect("somebody leads").term, leader.term());
+    assert_eq!(shown.expect("there is a leader").term, leader.term());
     leader.proclaim("hello").expect("it leads");
     leader.resign().expect("it leads");
 

@@ -143,7 +143,7 @@ async fn what_is_dropped_while_the_server_is_out_of_reach_is_given_back_on_retur
     until("it is granted", async || holders(&client, "granted").await.len() == 1).await;
     proxy.set(Mood::Broken);
     drop((waits, granted, held));
-    assert_eq!(holders(&client, "held").await.len(), 1, "nobody could tell the server");
+    assert_eq!(holders(&client, "held").await.len(), 1, "the server could not be told");
     proxy.set(Mood::Fine);
     until_waiting(&client, "theirs", 0).await;
     for lock in ["granted", "held"] {
@@ -192,7 +192,7 @@ async fn connections_that_break_all_the_time_neither_lose_nor_double_anything() 
 async fn another_server_is_found_when_one_is_dead_or_falls_silent() {
     let world = World::new().await;
     let proxy = Proxy::to(world.address()).await;
-    // Nobody listens at the first.
+    // No server listens at the first.
     let dead =
         std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("ok");
     for _ in 0..4 {
@@ -240,7 +240,7 @@ async fn a_server_that_cannot_be_reached_is_an_error_that_says_so() {
     let dead =
         std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("ok");
     let options = Options::new(dead.to_string()).connect_timeout(PATIENCE);
-    let error = Client::connect(options).await.expect_err("nobody listens");
+    let error = Client::connect(options).await.expect_err("no server listens");
     assert!(matches!(error, Error::Unreachable(_)), "{error}");
     assert!(error.to_string().contains("refused"), "{error}");
     let mut world = World::new().await;

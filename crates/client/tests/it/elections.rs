@@ -19,11 +19,11 @@ async fn the_best_candidate_follows_and_observers_see_every_change() {
     assert_eq!(next(&mut seen).await, None);
     let (one, two) = (world.session("one", LONG).await, world.session("two", LONG).await);
     let three = world.session("three", LONG).await;
-    let first = one.campaign(Candidacy::new("web").value("one")).await.expect("nobody leads");
+    let first = one.campaign(Candidacy::new("web").value("one")).await.expect("there is no leader");
     assert!(first.is_leader() && first.election() == "web" && first.session() == one.id());
     assert_eq!(next(&mut seen).await, Some((first.term(), b"one".to_vec())));
     let error = two.campaign(Candidacy::new("web").timeout(Duration::ZERO)).await;
-    assert_eq!(error.expect_err("somebody leads").code(), "conflict");
+    assert_eq!(error.expect_err("there is a leader").code(), "conflict");
     let error = one.campaign(Candidacy::new("web")).await.expect_err("it leads already");
     assert_eq!(error.code(), "already-candidate");
     let low = tokio::spawn(async move { two.campaign(Candidacy::new("web").value("two")).await });
@@ -34,7 +34,7 @@ async fn the_best_candidate_follows_and_observers_see_every_change() {
     until("two stand", async || candidates().await == 2).await;
     first.proclaim("one more").await.expect("it leads");
     assert_eq!(next(&mut seen).await, Some((first.term(), b"one more".to_vec())));
-    // Whoever observes does not notice that the server was away, but for what changed.
+    // An observer does not notice that the server was away, but for what changed.
     world.stop().await;
     world.start().await;
     first.resign().await.expect("it leads");
@@ -47,7 +47,7 @@ async fn the_best_candidate_follows_and_observers_see_every_change() {
         client.elections("w").await.expect("ok")[0].leader.clone().expect("until it confirms");
     assert!(leads.term == high.term() && leads.deposed_ms.is_some(), "{leads:?}");
     assert!(matches!(high.resign().await, Err(Error::Lost(Loss::Forced))));
-    let low = low.await.expect("no panic").expect("nobody else is left");
+    let low = low.await.expect("no panic").expect("no other is left");
     assert_eq!(next(&mut seen).await, Some((low.term(), b"two".to_vec())));
     drop(low);
     assert_eq!(next(&mut seen).await, None);
@@ -58,7 +58,7 @@ async fn a_leader_that_has_to_yield_is_asked_and_has_the_time_it_needs() {
     let world = World::new().await;
     let (one, two) = (world.session("one", LONG).await, world.session("two", LONG).await);
     let candidacy = Candidacy::new("web").grace(LONG);
-    let leader = one.campaign(candidacy).await.expect("nobody leads");
+    let leader = one.campaign(candidacy).await.expect("there is no leader");
     let better =
         tokio::spawn(
             async move { (two.campaign(Candidacy::new("web").rank(1).preempt()).await, two) },
@@ -73,7 +73,7 @@ async fn a_leader_that_has_to_yield_is_asked_and_has_the_time_it_needs() {
     // One that does not heed it is deposed; but it is for the program to say when it has stopped.
     better.resign().await.expect("it leads");
     let candidacy = Candidacy::new("web").grace(Duration::from_millis(300));
-    let leader = one.campaign(candidacy).await.expect("nobody leads");
+    let leader = one.campaign(candidacy).await.expect("there is no leader");
     let better =
         tokio::spawn(async move { two.campaign(Candidacy::new("web").rank(1).preempt()).await });
     assert_eq!(leader.lost().await, Loss::Preempted);
@@ -93,10 +93,10 @@ async fn a_campaign_that_is_dropped_leaves_no_candidate_and_no_leader() {
     let world = World::new().await;
     let client = world.client().await;
     let (one, two) = (world.session("one", LONG).await, world.session("two", LONG).await);
-    let leader = one.campaign(Candidacy::new("web")).await.expect("nobody leads");
+    let leader = one.campaign(Candidacy::new("web")).await.expect("there is no leader");
     let given_up = two.campaign(Candidacy::new("web"));
     assert!(tokio::time::timeout(Duration::from_millis(50), given_up).await.is_err());
-    until("nobody stands", async || {
+    until("no candidate stands", async || {
         client.elections("").await.expect("ok")[0].candidates.is_empty()
     })
     .await;
@@ -106,12 +106,12 @@ async fn a_campaign_that_is_dropped_leaves_no_candidate_and_no_leader() {
         drop(tokio::time::timeout(pause, two.campaign(Candidacy::new("web"))).await);
         one.campaign(Candidacy::new("web"))
             .await
-            .expect("nobody is left")
+            .expect("no other is left")
             .resign()
             .await
             .expect("ok");
     }
-    until("nobody leads", async || client.elections("").await.expect("ok").is_empty()).await;
+    until("there is no leader", async || client.elections("").await.expect("ok").is_empty()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -19,7 +19,7 @@ async fn a_lock_is_held_by_one_at_a_time_in_the_order_of_asking() {
         let order = order.clone();
         tasks.push(tokio::spawn(async move {
             let guard = session.lock("disk").await.expect("its turn comes");
-            order.lock().expect("nobody panics").push((n, guard.token()));
+            order.lock().expect("no task panics").push((n, guard.token()));
             guard.release().await.expect("it holds it");
         }));
         until_waiting(&client, "disk", n + 1).await;
@@ -27,9 +27,9 @@ async fn a_lock_is_held_by_one_at_a_time_in_the_order_of_asking() {
     let token = first.token();
     drop(first);
     for task in tasks {
-        task.await.expect("nobody panics");
+        task.await.expect("no task panics");
     }
-    let order = order.lock().expect("nobody panics");
+    let order = order.lock().expect("no task panics");
     assert!(order.iter().map(|&(n, _)| n).eq(0..5), "{order:?}");
     let tokens: Vec<u64> = [token].into_iter().chain(order.iter().map(|&(_, t)| t)).collect();
     assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
@@ -75,7 +75,7 @@ async fn a_shared_lock_becomes_exclusive_and_back_with_new_tokens() {
     assert!(matches!(error, Error::TimedOut) && a.is_held(), "{error}");
     let before = a.token();
     drop(b);
-    a.upgrade().await.expect("nobody else shares it");
+    a.upgrade().await.expect("no other shares it");
     assert!(a.token() > before && a.is_held());
     assert!(two.try_acquire(Acquire::shared("book")).await.expect("no error").is_none());
     let before = a.token();
@@ -147,7 +147,10 @@ async fn a_lock_is_handed_to_whom_its_holder_names() {
     let (one, two) = (world.session("one", LONG).await, world.session("two", LONG).await);
     let three = world.session("three", LONG).await;
     let mut held = one.lock("disk").await.expect("free");
-    assert_eq!(held.hand_over(three.id()).await.expect_err("nobody waits").code(), "not-waiting");
+    assert_eq!(
+        held.hand_over(three.id()).await.expect_err("no session waits").code(),
+        "not-waiting"
+    );
     assert_eq!(held.hand_over(999_999).await.expect_err("no such").code(), "unknown-receiver");
     assert!(held.is_held() && one.is_alive());
     let second = tokio::spawn(async move { two.lock("disk").await });
@@ -204,17 +207,17 @@ async fn several_locks_at_once_in_any_order_never_deadlock() {
                 let wants = wanted.iter().map(|&lock| Want::exclusive(lock));
                 let guard = session.lock_all(wants).await.expect("no deadlock, and its turn comes");
                 {
-                    let mut inside = inside.lock().expect("nobody panics");
+                    let mut inside = inside.lock().expect("no task panics");
                     assert!(wanted.iter().all(|&lock| inside.insert(lock)), "it is alone");
                 }
                 tokio::task::yield_now().await;
-                inside.lock().expect("nobody panics").retain(|lock| !wanted.contains(lock));
+                inside.lock().expect("no task panics").retain(|lock| !wanted.contains(lock));
                 guard.release().await.expect("it was held until now");
             }
         }));
     }
     for task in tasks {
-        conclave_testing::in_time("the end of a client", task).await.expect("nobody panics");
+        conclave_testing::in_time("the end of a client", task).await.expect("no task panics");
     }
     let counts = world.client().await.status().await.expect("it answers");
     assert_eq!((counts.holds, counts.waits), (0, 0), "nothing is left behind");
@@ -232,7 +235,7 @@ async fn a_deadlock_is_an_error_that_names_all_who_are_in_it() {
     let error = two.lock("a").await.expect_err("it is the youngest in the cycle");
     let Error::Deadlock { cycle, .. } = &error else { panic!("{error}") };
     let named = |link: &conclave_client::view::Link| {
-        let who = link.waiter.clone().expect("somebody");
+        let who = link.waiter.clone().expect("a waiter");
         (who.session, who.name, link.lock.clone())
     };
     let mut named: Vec<_> = cycle.iter().map(named).collect();
@@ -307,7 +310,7 @@ async fn a_future_that_is_dropped_leaves_nothing_behind() {
     assert!(waits.is_err());
     until_waiting(&client, "disk", 0).await;
     drop(held);
-    // It was granted before anybody looked.
+    // It was granted before the caller looked.
     for pause in 0..40 {
         let pause = Duration::from_micros(pause * 50);
         drop(tokio::time::timeout(pause, two.lock("disk")).await);

@@ -27,7 +27,7 @@ async fn an_operator_ends_a_session_and_all_who_have_to_do_with_it_are_told() {
     let told = Arc::new(AtomicBool::new(false));
     let tell = told.clone();
     one.on_loss(move |loss| tell.store(loss == Loss::Expelled, Ordering::SeqCst));
-    one.on_loss(|_| panic!("a callback that panics harms nobody"));
+    one.on_loss(|_| panic!("a callback that panics does no harm"));
     let waits = tokio::spawn({
         let one = one.clone();
         async move { one.lock("theirs").await }
@@ -55,12 +55,12 @@ async fn a_lock_that_is_taken_by_force_is_lost_and_nothing_else_is() {
     let operator = world.client().await;
     let one = world.session("one", LONG).await;
     let (a, b) = (one.lock("a").await.expect("free"), one.lock("b").await.expect("free"));
-    operator.force_release("a", Some(a.token()), "somebody needs it").await.expect("it is held");
+    operator.force_release("a", Some(a.token()), "another needs it").await.expect("it is held");
     assert_eq!(a.lost().await, Loss::Forced);
     assert!(!a.is_held() && b.is_held() && one.is_alive());
     assert!(matches!(a.release().await, Err(Error::Lost(Loss::Forced))));
     b.release().await.expect("it was held all the time");
-    let error = operator.force_release("a", None, "again").await.expect_err("nobody has it");
+    let error = operator.force_release("a", None, "again").await.expect_err("it is free");
     assert_eq!(error.code(), "free");
     let error = operator.force_release("a", None, " ").await.expect_err("no reason");
     assert_eq!(error.code(), "bad-request");
@@ -75,9 +75,9 @@ async fn what_was_taken_while_the_server_was_out_of_reach_is_known_on_return() {
     let one = open(&client, "one", LONG).await;
     let (a, b) = (one.lock("a").await.expect("free"), one.lock("b").await.expect("free"));
     let mut c = one.read("c").await.expect("free");
-    c.upgrade().await.expect("nobody shares it");
+    c.upgrade().await.expect("no other shares it");
     proxy.set(Mood::Broken);
-    operator.force_release("a", None, "somebody needs it").await.expect("it is held");
+    operator.force_release("a", None, "another needs it").await.expect("it is held");
     proxy.set(Mood::Fine);
     assert_eq!(a.lost().await, Loss::Gone);
     // The others were asked for again, too, and are still there.
@@ -260,5 +260,5 @@ async fn a_process_that_was_stopped_knows_that_it_holds_nothing_when_it_wakes() 
     holder.ask();
     holder.signal(Signal::CONT);
     assert_eq!(hear().await.as_deref(), Some("false"));
-    mine.release().await.expect("nobody interferes");
+    mine.release().await.expect("nothing interferes");
 }

@@ -15,7 +15,7 @@ pub(crate) enum Mood {
     Fine,
     /// What clients say arrives, what the server says does not.
     Deaf,
-    /// Nothing arrives, and nobody is told.
+    /// Nothing arrives, and neither side is told.
     Silent,
     /// Connections break, and there are no new ones.
     Broken,
