@@ -115,6 +115,7 @@ const INFO: Info = Info {
     fails: &[],
     options: &[],
     mutant: None,
+    ..Info::EMPTY
 };
 
 fn ours(tracing: Tracing) -> f64 {

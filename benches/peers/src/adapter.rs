@@ -92,8 +92,7 @@ impl<P: Protocol, C: Client<P>> System<P, C> {
         let clients = (entry.clients)(&config, nodes);
         let requests =
             (0..nodes).map(|node| if clients.contains(&node) { requests } else { 0 }).collect();
-        let units = info.options.iter().find(|option| option.name == "units");
-        let places = units.map_or(1, |units| units.default.parse().expect("a number"));
+        let places = info.places(&setup);
         Self { topology: setup.topology, config, requests, bag, places, client: PhantomData }
     }
 

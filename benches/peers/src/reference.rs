@@ -55,6 +55,7 @@ pub static REFERENCE: Entry<Reference> = Entry {
         fails: &[],
         options: &[],
         mutant: None,
+        ..Info::EMPTY
     },
     config: |_| Ok(Config { tie_break: true }),
     clients: Entry::<Reference>::everyone,

@@ -16,6 +16,9 @@ use std::time::Duration;
 use conclave_protocol::{HeardBy, Mark, Marked, Never, NodeId, NodeSet, Protocol, Setup, Unfit};
 use serde::{Deserialize, Serialize};
 
+/// Room between two questions for every time-out.
+const ROOM: &[(&str, &str)] = &[("interval", "10")];
+
 /// What a node tells its application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Notice {

@@ -63,6 +63,12 @@ impl Marked for Notice {
     }
 }
 
+/// A single leader, known and the best.
+pub const LEADER: &[Property] = &[Property::OneLeader, Property::LeaderKnown, Property::BestLeads];
+/// And never two leaders in an epoch.
+pub const LEADERS: &[Property] =
+    &[Property::OneLeader, Property::OneLeaderPerEpoch, Property::LeaderKnown, Property::BestLeads];
+
 /// What superpeers do not promise.
 const SEVERAL: &[(Property, &str)] = &[
     (Property::OneLeader, "several serve at once, on purpose"),

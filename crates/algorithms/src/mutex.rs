@@ -150,6 +150,14 @@ pub fn exclusive(clients: &[Client], places: usize) -> bool {
     clients.iter().filter(|&&client| client == Client::Inside).count() <= places
 }
 
+/// Claims about what happens in the end, whatever may go wrong.
+pub(crate) const LIVE: &[Property] = &[NoDeadlock, NoStarvation];
+/// Claims: fencing tokens all alike, so that a run may come back to where it was.
+pub(crate) const ALIKE: &[(&str, &str)] = &[("wrap", "1")];
+/// Claims: why the order of timestamps is not checked where tokens are something else.
+pub(crate) const NO_STAMPS: &str =
+    "its tokens are no timestamps, and a checker sees nothing else of a request";
+
 /// Token algorithms: who has the token at first.
 pub(crate) const HOLDER: Opt =
     Opt { name: "holder", default: "0", help: "the node that has the token at first" };

@@ -22,7 +22,6 @@ mod liveness;
 mod local;
 mod nodes;
 mod report;
-mod requests;
 mod search;
 mod shape;
 mod space;
@@ -33,8 +32,8 @@ mod witness;
 mod worker;
 
 pub use check::check;
+pub use conclave_protocol::claims::{Budgets, Requests, Timers};
 pub use hunt::hunt;
 pub use report::{Coverage, Judgement, Messages, Report, Stop, Verdict, Violation};
-pub use requests::Requests;
 pub use search::Progress;
-pub use spec::{Budgets, CheckError, CheckSpec, Limits, MOST_NODES, Timers};
+pub use spec::{CheckError, CheckSpec, Limits, MOST_NODES};

@@ -1,10 +1,9 @@
 use std::ops::Range;
 
+use conclave_protocol::claims::{Budgets, Requests, Timers};
 use conclave_protocol::{Channels, Crashes, Detector, Info, Property, Setup, Timing, Unfit, Wrap};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-
-use crate::Requests;
 
 /// Everything a check depends on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -41,52 +40,6 @@ pub struct CheckSpec {
     pub count: bool,
     /// When to give up.
     pub limits: Limits,
-}
-
-/// When timers run out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Timers {
-    /// At any moment, in any order: nothing is known about time.
-    Anytime,
-    /// In the order of their deadlines, and never while a message or a word of the failure detector
-    /// is on its way: time-outs are long and messages fast.
-    Quiet,
-}
-
-/// How often something may go wrong, in all.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(default)]
-pub struct Budgets {
-    /// A node stops.
-    pub crashes: u8,
-    /// A stopped node boots with what it had saved.
-    pub recoveries: u8,
-    /// A stopped node boots having forgotten everything.
-    pub amnesias: u8,
-    /// A message is lost.
-    pub losses: u8,
-    /// A message arrives once more.
-    pub repeats: u8,
-    /// The network falls into two parts, until it is whole again.
-    pub partitions: u8,
-    /// A node's failure detector suspects a live node, until it takes that back.
-    pub suspicions: u8,
-    /// A node asks to become a member.
-    pub joins: u8,
-    /// A node asks to leave the group.
-    pub leaves: u8,
-    /// A timer runs out; as often as it likes if not set.
-    pub timers: Option<u8>,
-    /// Whether a node may crash in the middle of a step, some of its messages having left.
-    pub mid_step: bool,
-}
-
-impl Budgets {
-    /// Whether nothing but timers is left.
-    pub fn is_spent(&self) -> bool {
-        Self { timers: None, mid_step: false, ..*self } == Self::default()
-    }
 }
 
 /// When to give up, and how hard to try.
@@ -143,10 +96,7 @@ impl CheckSpec {
     /// A check of everything that the algorithm promises, in the given system, within its model
     /// and without faults: each of `clients` asks once.
     pub fn new(info: &Info, setup: Setup, clients: Range<u32>) -> Self {
-        let units = info.options.iter().find(|option| option.name == "units");
-        let set = setup.options.get("units").map(String::as_str);
-        let units = set.or_else(|| units.map(|option| option.default));
-        let places = units.and_then(|text| text.parse().ok()).unwrap_or(1);
+        let places = info.places(&setup);
         let mut properties = info.holds.to_vec();
         if tokens_repeat(&setup) {
             properties.retain(|property| !is_about_tokens(*property));

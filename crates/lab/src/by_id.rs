@@ -62,14 +62,6 @@ pub fn askers(id: &str, setup: &Setup) -> Result<Range<u32>, Refusal> {
     Ok(crate::clients(id, setup).ok_or_else(|| unknown(id))??)
 }
 
-/// How many may be inside the critical section at once.
-pub fn places(info: &Info, setup: &Setup) -> u32 {
-    let default = info.options.iter().find(|option| option.name == "units");
-    let set = setup.options.get("units").map(String::as_str);
-    let units = set.or_else(|| default.map(|option| option.default));
-    units.and_then(|text| text.parse().ok()).unwrap_or(1)
-}
-
 fn unknown(id: &str) -> Refusal {
     find(id).err().unwrap_or_else(|| unreachable!("what the catalogue finds can be run"))
 }

@@ -17,7 +17,6 @@ pub use self::describe::describe;
 pub use self::json::{
     CostData, Demands, EntryData, FigureData, JudgedData, RunData, Seconds, TheoryData,
 };
-use crate::places;
 use crate::theory::fit::{About, Fit, fit};
 
 /// Causal chains are followed for the first so many entries.
@@ -126,7 +125,7 @@ pub fn judge_all(info: &'static Info, spec: &RunSpec, outcome: &Outcome) -> Vec<
 /// The same and what the run cost, in one walk over its trace.
 fn survey(info: &'static Info, spec: &RunSpec, outcome: &Outcome) -> (Vec<Judged>, Costs) {
     let (trace, properties) = (&outcome.trace, judgeable(info));
-    let survey = Survey::new(trace, &properties, JudgeLimits::places(info, spec));
+    let survey = Survey::new(trace, &properties, info.places(&spec.setup));
     let patience = JudgeLimits::surveyed(info, spec, trace, &survey).patience;
     let repeats = Wrap::of(&spec.setup).is_ok_and(Wrap::repeats);
     let verdict = |property| match property {
@@ -200,7 +199,7 @@ impl<'a> Report<'a> {
 
     /// Each time that more are inside together than ever before, and more than may be.
     fn crowds(&self) -> Vec<Remark> {
-        let mut most = places(self.info, &self.spec.setup) as usize;
+        let mut most = self.info.places(&self.spec.setup) as usize;
         let mut inside: BTreeSet<NodeId> = BTreeSet::new();
         let mut remarks = Vec::new();
         for (i, record) in self.outcome.trace.records.iter().enumerate() {

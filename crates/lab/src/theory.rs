@@ -1,7 +1,7 @@
 //! What theory says algorithms cost, what the lectures claim they cost, and how to run each case.
 //!
-//! The figures are those of `theory.json`. [`setups`] turns the words of each row's *given* into
-//! runs; the test `theory` carries them all out and finds every figure exactly.
+//! The figures are those of `theory.json`. [`setups`] turns the cases that stand beside each
+//! algorithm into runs; the test `theory` carries them all out and finds every figure exactly.
 
 pub mod fit;
 pub mod formula;

@@ -72,6 +72,7 @@ static SERVICE: Entry<Node> = Entry {
         fails: &[],
         options: &[],
         mutant: None,
+        ..Info::EMPTY
     },
     config: |_| Ok(()),
     clients: |(), n| 1..n,

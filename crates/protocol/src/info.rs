@@ -3,6 +3,13 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::claims::Check;
+use crate::theory::Case;
+use crate::{Detecting, Setup};
+
+/// The option that says how many may be inside at once.
+const UNITS: &str = "units";
+
 /// What is said about an algorithm, and what it assumes and promises.
 ///
 /// Drivers obey the model: the simulator grants exactly these assumptions unless it is told to
@@ -29,9 +36,52 @@ pub struct Info {
     pub options: &'static [Opt],
     /// Set on entries that exist to be refuted.
     pub mutant: Option<Mutant>,
+    /// What the model checker finds in small systems.
+    pub claims: &'static [Check],
+    /// The same in larger ones, which take long; each fits into 4 GiB.
+    pub deep: &'static [Check],
+    /// The cases that theory knows the costs of.
+    pub cases: &'static [Case],
+    /// What theory says of it as a failure detector, and what to try with it, if it is one.
+    pub detecting: Option<Detecting>,
 }
 
 impl Info {
+    /// An entry without a name that says nothing, for what there is to be filled in.
+    pub const EMPTY: Self = Self {
+        id: "",
+        title: "",
+        summary: "",
+        source: "",
+        text: "",
+        model: Model::RELIABLE,
+        holds: &[],
+        fails: &[],
+        options: &[],
+        mutant: None,
+        claims: &[],
+        deep: &[],
+        cases: &[],
+        detecting: None,
+    };
+
+    /// What the option `name` is if it is not set; `None` if there is no such option.
+    pub fn default_of(&self, name: &str) -> Option<&'static str> {
+        self.options.iter().find(|option| option.name == name).map(|option| option.default)
+    }
+
+    /// The same as a number.
+    pub fn default_number(&self, name: &str) -> Option<f64> {
+        self.default_of(name)?.parse().ok()
+    }
+
+    /// How many may be inside the critical section at once, in a system of this make-up.
+    pub fn places(&self, setup: &Setup) -> u32 {
+        let set = setup.options.get(UNITS).map(String::as_str);
+        let units = set.or_else(|| self.default_of(UNITS));
+        units.and_then(|text| text.parse().ok()).unwrap_or(1)
+    }
+
     /// The family, the part of the id before the slash.
     pub fn family(&self) -> &'static str {
         self.id.split_once('/').map_or(self.id, |(family, _)| family)

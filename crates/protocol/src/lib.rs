@@ -9,10 +9,12 @@
 
 mod algorithm;
 mod bench;
+pub mod claims;
 mod client;
 mod clock;
 mod ctx;
 mod decision;
+mod detecting;
 mod family;
 mod host;
 mod info;
@@ -24,6 +26,7 @@ mod permute;
 mod protocol;
 mod reliable;
 mod setup;
+pub mod theory;
 mod time;
 mod topology;
 mod wrap;
@@ -34,6 +37,7 @@ pub use client::{Client, Mark, Marked};
 pub use clock::{Causality, Lamport, Stamp, VectorClock};
 pub use ctx::{Ctx, Effect, Effects};
 pub use decision::{Decision, What};
+pub use detecting::{Detecting, Knob};
 pub use family::{About, Family, Fault, Lasting, Law, Now, Owed, Promise, Says, Tempo, Those};
 pub use host::{Handle, Host, Hosted, Message, Outside, Shown, Stimulus, TimerKey, Turn};
 pub use info::{Channels, Crashes, Detector, Info, Links, Model, Mutant, Opt, Property, Timing};

@@ -4,7 +4,9 @@ use std::hash::Hash;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use crate::{Ctx, Info, Marked, Model, Mutant, NodeId, Opt, Property, Setup, Unfit};
+use crate::claims::Check;
+use crate::theory::Case;
+use crate::{Ctx, Detecting, Info, Marked, Model, Mutant, NodeId, Opt, Property, Setup, Unfit};
 
 /// A distributed algorithm, seen from one node.
 ///
@@ -172,25 +174,27 @@ impl<P: Protocol> Entry<P> {
         title: &'static str,
         config: fn(&Setup) -> Result<P::Config, Unfit>,
     ) -> Self {
-        let info = Info {
-            id,
-            title,
-            summary: "",
-            source: "",
-            text: "",
-            model: Model::RELIABLE,
-            holds: &[],
-            fails: &[],
-            options: &[],
-            mutant: None,
-        };
+        let info = Info { id, title, ..Info::EMPTY };
         Self { info, config, clients: Self::everyone }
     }
 
-    /// Another entry of the same state machine: what is not said anew is as it is here.
+    /// Another entry of the same state machine: what is not said anew is as it is here, but for what
+    /// is claimed and known of this one alone.
     #[must_use]
     pub const fn variant(&self, id: &'static str, title: &'static str) -> Self {
-        let info = Info { id, title, mutant: None, ..self.info };
+        let Info { summary, source, text, model, holds, fails, options, .. } = self.info;
+        let info = Info {
+            id,
+            title,
+            summary,
+            source,
+            text,
+            model,
+            holds,
+            fails,
+            options,
+            ..Info::EMPTY
+        };
         Self { info, config: self.config, clients: self.clients }
     }
 
@@ -268,6 +272,35 @@ impl<P: Protocol> Entry<P> {
     ) -> Self {
         self.info.mutant = Some(Mutant { of, defect, breaks });
         self.info.holds = &[];
+        self
+    }
+
+    /// What the model checker finds in small systems: each promise, each property that fails and
+    /// what a mutant breaks.
+    #[must_use]
+    pub const fn claims(mut self, claims: &'static [Check]) -> Self {
+        self.info.claims = claims;
+        self
+    }
+
+    /// The same in larger ones, which take long.
+    #[must_use]
+    pub const fn deep(mut self, deep: &'static [Check]) -> Self {
+        self.info.deep = deep;
+        self
+    }
+
+    /// The cases that theory knows the costs of.
+    #[must_use]
+    pub const fn cases(mut self, cases: &'static [Case]) -> Self {
+        self.info.cases = cases;
+        self
+    }
+
+    /// What theory says of it as a failure detector, and what to try with it.
+    #[must_use]
+    pub const fn detecting(mut self, detecting: Detecting) -> Self {
+        self.info.detecting = Some(detecting);
         self
     }
 

@@ -394,6 +394,7 @@ mod tests {
             fails: &[],
             options: &[],
             mutant: None,
+            ..Info::EMPTY
         }
     }
 

@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::Duration;
 
+pub use conclave_protocol::theory::Ask;
 use conclave_protocol::{Mark, NodeId, Time};
 use serde::{Deserialize, Serialize};
 
@@ -43,17 +44,6 @@ pub enum Arrivals {
         /// The mean time between two requests.
         every: Duration,
     },
-}
-
-/// One planned request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ask {
-    /// Who asks.
-    pub node: NodeId,
-    /// When.
-    pub at: Time,
-    /// How long it stays inside, if not the usual time.
-    pub hold: Option<Duration>,
 }
 
 impl Workload {

@@ -96,6 +96,7 @@ pub static PLAIN: Entry<PhysicalClock> = Entry {
             help: "the least time a message takes, in hundredths of T",
         }],
         mutant: None,
+        ..Info::EMPTY
     },
     config,
     clients: |_, n| 1.min(n - 1)..n,

@@ -33,13 +33,14 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use conclave_protocol::claims::Check;
 use conclave_protocol::{
-    Charge, Crashes, Ctx, Entry, Info, Model, Mutant, Never, NodeId, NodeSet, Opt, Property,
-    Protocol, Setup, Timing, Unfit,
+    Charge, Crashes, Ctx, Detecting, Entry, Info, Knob, Model, Mutant, Never, NodeId, NodeSet, Opt,
+    Property, Protocol, Setup, Timing, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, rounds};
+use super::{Notice, ROOM, rounds};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -137,6 +138,18 @@ pub static PLAIN: Entry<BusyOrDead> = Entry {
             Opt { name: "work", default: "4", help: "a job takes so many T" },
         ],
         mutant: None,
+        claims: &[Check::new(3, &[Property::Completeness, Property::Accuracy])
+            .crashes(1)
+            .bounded(60)],
+        deep: &[Check::new(4, &[Property::Completeness, Property::Accuracy])
+            .crashes(1)
+            .bounded(60)],
+        detecting: Some(Detecting {
+            at_most: Some(|info| Some(info.default_number("interval")? + 2.0)),
+            messages: None,
+            knobs: &[Knob::processing(&[0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0]).beside(ROOM)],
+        }),
+        ..Info::EMPTY
     },
     config: Config::of,
     clients: Entry::<BusyOrDead>::everyone,
@@ -154,6 +167,13 @@ pub static SILENT: Entry<BusyOrDead> = Entry {
             defect: "rules 2 and 3 send no Queued",
             breaks: Property::Accuracy,
         }),
+        claims: &[
+            Check::new(3, &[Property::Completeness]).crashes(1).bounded(60),
+            Check::new(2, &[Property::Accuracy]).fails(5),
+        ],
+        deep: &[],
+        cases: &[],
+        detecting: None,
         ..PLAIN.info
     },
     config: |setup| Ok(Config { silent: true, ..Config::of(setup)? }),

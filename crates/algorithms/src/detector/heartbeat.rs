@@ -28,9 +28,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use conclave_protocol::claims::Check;
 use conclave_protocol::{
-    Channels, Charge, Crashes, Ctx, Entry, Info, Model, Never, NodeId, Opt, Property, Protocol,
-    Setup, Unfit,
+    Channels, Charge, Crashes, Ctx, Detecting, Entry, Info, Knob, Model, Never, NodeId, Opt,
+    Property, Protocol, Setup, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
@@ -111,6 +112,34 @@ pub static PLAIN: Entry<Heartbeat> = Entry {
             Opt { name: "step", default: "1", help: "and for so many T longer after each mistake" },
         ],
         mutant: None,
+        claims: &[
+            // Beats that nobody waits for pile up without end.
+            Check::new(2, &[Property::Completeness])
+                .crashes(1)
+                .amnesias(1)
+                .losses(1)
+                .repeats(1)
+                .bounded(16),
+            Check::new(3, &[Property::Completeness])
+                .timely()
+                .crashes(1)
+                .amnesias(1)
+                .losses(1)
+                .repeats(1),
+            Check::new(2, &[Property::Accuracy]).fails(1),
+        ],
+        detecting: Some(Detecting {
+            at_most: Some(|info| {
+                Some(info.default_number("interval")? + info.default_number("timeout")?)
+            }),
+            messages: Some(|info, _| Some(1.0 / info.default_number("interval")?)),
+            knobs: &[
+                Knob::option("timeout", &[2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0]),
+                // Too short a time-out, so that there is something to learn.
+                Knob::option("step", &[1.0, 2.0, 4.0, 8.0]).beside(&[("timeout", "2")]),
+            ],
+        }),
+        ..Info::EMPTY
     },
     config: Config::of,
     clients: Entry::<Heartbeat>::everyone,

@@ -45,7 +45,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use conclave_protocol::{Charge, Crashes, Ctx, Entry, Info, Model, Never, NodeId, Protocol};
+use conclave_protocol::claims::Check;
+use conclave_protocol::{
+    Charge, Crashes, Ctx, Detecting, Entry, Info, Knob, Model, Never, NodeId, Property, Protocol,
+};
 use serde::{Deserialize, Serialize};
 
 use super::Notice;
@@ -100,6 +103,23 @@ pub static PLAIN: Entry<HeartbeatRing> = Entry {
                  detectors in partially synchronous systems. DISC 1999",
         text: include_str!("heartbeat_ring.rs"),
         model: Model { crashes: Crashes::Amnesia, ..Model::RELIABLE },
+        claims: &[
+            Check::new(2, &[Property::Completeness]).crashes(1).amnesias(1).bounded(10),
+            Check::new(3, &[Property::Completeness]).timely().crashes(2).amnesias(1),
+            Check::new(2, &[Property::Accuracy]).fails(1),
+        ],
+        deep: &[Check::new(4, &[Property::Completeness])
+            .timely()
+            .crashes(1)
+            .amnesias(1)
+            .bounded(28)],
+        cases: &[],
+        detecting: Some(Detecting {
+            // A time-out after the last beat, and a message more.
+            at_most: Some(|info| Some(1.0 + info.default_number("timeout")? + 1.0)),
+            messages: Some(|info, n| Some(1.0 / info.default_number("interval")? / (n - 1.0))),
+            knobs: &[Knob::option("timeout", &[2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0])],
+        }),
         ..heartbeat::PLAIN.info
     },
     config: Config::of,

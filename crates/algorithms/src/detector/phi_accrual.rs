@@ -44,9 +44,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use conclave_protocol::claims::Check;
 use conclave_protocol::{
-    Channels, Charge, Crashes, Ctx, Entry, Info, Model, Never, NodeId, Opt, Property, Protocol,
-    Setup, Time, Unfit,
+    Channels, Charge, Crashes, Ctx, Detecting, Entry, Info, Knob, Model, Never, NodeId, Opt,
+    Property, Protocol, Setup, Time, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
@@ -141,6 +142,23 @@ pub static PLAIN: Entry<PhiAccrual> = Entry {
             },
         ],
         mutant: None,
+        claims: &[
+            // Beats pile up, and where time passes no state comes twice.
+            Check::new(2, &[Property::Completeness])
+                .crashes(1)
+                .amnesias(1)
+                .losses(1)
+                .repeats(1)
+                .bounded(16),
+            Check::new(3, &[Property::Completeness]).timely().crashes(1).amnesias(1).bounded(30),
+            Check::new(2, &[Property::Accuracy]).fails(1),
+        ],
+        detecting: Some(Detecting {
+            at_most: None,
+            messages: Some(|info, _| Some(1.0 / info.default_number("interval")?)),
+            knobs: &[Knob::option("phi", &[0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 12.0])],
+        }),
+        ..Info::EMPTY
     },
     config: Config::of,
     clients: Entry::<PhiAccrual>::everyone,

@@ -23,13 +23,14 @@
 
 use std::time::Duration;
 
+use conclave_protocol::claims::Check;
 use conclave_protocol::{
-    Charge, Crashes, Ctx, Entry, Info, Model, Never, NodeId, NodeSet, Opt, Property, Protocol,
-    Setup, Timing, Unfit,
+    Charge, Crashes, Ctx, Detecting, Entry, Info, Knob, Model, Never, NodeId, NodeSet, Opt,
+    Property, Protocol, Setup, Timing, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, rounds};
+use super::{Notice, ROOM, rounds};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -99,6 +100,19 @@ pub static PLAIN: Entry<TimeoutSync> = Entry {
             help: "peers are checked every so many T",
         }],
         mutant: None,
+        claims: &[
+            // Questions are numbered, so that there is no end to the states.
+            Check::new(3, &[Property::Completeness, Property::Accuracy]).crashes(1).bounded(100),
+        ],
+        deep: &[Check::new(4, &[Property::Completeness, Property::Accuracy])
+            .crashes(1)
+            .bounded(100)],
+        detecting: Some(Detecting {
+            at_most: Some(|info| Some(info.default_number("interval")? + 2.0)),
+            messages: Some(|info, _| Some(2.0 / info.default_number("interval")?)),
+            knobs: &[Knob::processing(&[0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0]).beside(ROOM)],
+        }),
+        ..Info::EMPTY
     },
     config: Config::of,
     clients: Entry::<TimeoutSync>::everyone,

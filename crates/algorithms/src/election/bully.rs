@@ -57,13 +57,15 @@
 
 use std::time::Duration;
 
+use conclave_protocol::claims::Check;
+use conclave_protocol::theory::{About, Case, Experiment, Fits, Further, Given, Seen, Values};
 use conclave_protocol::{
     Crashes, Ctx, Detector, Entry, Info, Model, NodeId, NodeSet, Opt, Property, Protocol, Rank,
-    Ranks, Setup, Stamp, Timing, Unfit,
+    Ranks, Setup, Stamp, Time, Timing, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, Request};
+use super::{LEADER, Notice, Request};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -139,6 +141,41 @@ pub enum Timer {
     Outcome,
 }
 
+// With two nodes, one of them dead, there is no node to tell and the last hop is missing.
+const ABOVE: Further =
+    &[&[("N", 3), ("a", 1)], &[("N", 5), ("a", 2)], &[("N", 9), ("a", 8)], &[("N", 20), ("a", 11)]];
+const LIVE_ABOVE: Further =
+    &[&[("N", 2), ("b", 0)], &[("N", 5), ("b", 1)], &[("N", 9), ("b", 7)], &[("N", 20), ("b", 11)]];
+const PROBING: Fits = Fits {
+    about: About::Election,
+    when: |seen| {
+        below_dead_top(seen).filter(|_| seen.option("mode").is_none_or(|it| it == "probing"))
+    },
+};
+const KNOWN_DEAD: Fits = Fits {
+    about: About::Election,
+    when: |seen| {
+        below_dead_top(seen).filter(|_| seen.option("mode").is_some_and(|it| it != "probing"))
+    },
+};
+
+/// How many nodes are above the only caller, the highest having crashed before, and how many of
+/// them are up.
+fn below_dead_top(seen: &Seen<'_>) -> Option<Values> {
+    let calls = seen.calls().filter(|calls| calls.top_is_dead && calls.count == 1)?;
+    let above = u64::from(seen.n() - 1 - calls.first.0);
+    (seen.n() >= 3).then(|| vec![("a", above), ("b", above - 1)])
+}
+
+/// The top node is dead, and a node with `above` ids above it calls for an election.
+fn beside_dead_top(given: &Given, mode: &str, above: u32) -> Vec<Experiment> {
+    let top = given.n("N") - 1;
+    let setup = given.complete().with("mode", mode);
+    let mut election = given.planned(setup, &[(top - above, 10)]);
+    election.runs[0].crashes.push((NodeId(top), Time::ZERO));
+    vec![election]
+}
+
 /// The algorithm as published.
 pub static PLAIN: Entry<Bully> = Entry {
     info: Info {
@@ -168,6 +205,28 @@ pub static PLAIN: Entry<Bully> = Entry {
             TIMEOUT,
         ],
         mutant: None,
+        claims: &[
+            Check::new(3, LEADER).crashes(1),
+            Check::new(3, LEADER).set(&[("mode", "known-dead")]).crashes(1),
+            Check::new(2, LEADER).crashes(1).recoveries(1),
+            Check::new(3, LEADER).crashes(1).recoveries(1).bounded(11),
+            Check::new(3, &[Property::OneLeaderPerEpoch]).partitions(1).fails(4),
+        ],
+        deep: &[Check::new(3, LEADER).crashes(1).recoveries(1).bounded(20)],
+        cases: &[
+            Case::new("probing", ABOVE, |given| beside_dead_top(given, "probing", given.n("a")))
+                .counts(&[
+                    ("election_messages", "Election"),
+                    ("answer_messages", "Answer"),
+                    ("coordinator_messages", "Coordinator"),
+                ])
+                .fits(&[PROBING]),
+            Case::new("known-dead", LIVE_ABOVE, |given| {
+                beside_dead_top(given, "known-dead", given.n("b") + 1)
+            })
+            .fits(&[KNOWN_DEAD]),
+        ],
+        ..Info::EMPTY
     },
     config: |setup| {
         Ok(Config { known_dead: is_mode(setup, ["probing", "known-dead"])?, ..timing(setup)? })
@@ -182,6 +241,14 @@ pub static IMMEDIATE: Entry<Bully> = Entry {
         title: "Bully with immediate announcement",
         summary: "whoever knows that it is the highest live node leads at once",
         options: &[TIMEOUT],
+        claims: &[
+            Check::new(3, LEADER).crashes(1),
+            Check::new(2, LEADER).crashes(1).recoveries(1),
+            Check::new(3, LEADER).crashes(1).recoveries(1).bounded(11),
+            Check::new(3, &[Property::OneLeaderPerEpoch]).partitions(1).fails(4),
+        ],
+        deep: &[Check::new(3, LEADER).crashes(1).recoveries(1).bounded(20)],
+        cases: &[],
         ..PLAIN.info
     },
     config: |setup| Ok(Config { known_dead: true, ..timing(setup)? }),
@@ -207,6 +274,28 @@ pub static RECOVERY: Entry<Bully> = Entry {
             },
             TIMEOUT,
         ],
+        claims: &[
+            Check::new(3, LEADER).crashes(1),
+            Check::new(2, LEADER).crashes(1).recoveries(1),
+            Check::new(3, LEADER).crashes(1).recoveries(1).bounded(11),
+            Check::new(2, &[Property::OneLeader, Property::LeaderKnown])
+                .set(&[("mode", "defer")])
+                .crashes(1)
+                .recoveries(1),
+            Check::new(3, LEADER).set(&[("mode", "defer")]).crashes(1).recoveries(1).bounded(11),
+            Check::new(2, &[Property::BestLeads])
+                .set(&[("mode", "defer")])
+                .crashes(1)
+                .recoveries(1)
+                .fails(11),
+            Check::new(3, &[Property::OneLeaderPerEpoch]).partitions(1).fails(4),
+        ],
+        deep: &[Check::new(3, LEADER)
+            .set(&[("mode", "defer")])
+            .crashes(1)
+            .recoveries(1)
+            .bounded(20)],
+        cases: &[],
         ..PLAIN.info
     },
     config: |setup| Ok(Config { defer: is_mode(setup, ["reclaim", "defer"])?, ..timing(setup)? }),

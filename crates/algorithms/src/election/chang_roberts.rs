@@ -37,13 +37,17 @@
 //! Bare attributes (`election/by-attribute-bare`) make the rule "my own is back, so I have won" wrong:
 //! of two nodes with the same attribute, each takes the other's for its own, and both lead.
 
+use conclave_protocol::claims::Check;
+use conclave_protocol::theory::{
+    About, Case, Experiment, Fits, Further, Given, SIZES, Seen, Values,
+};
 use conclave_protocol::{
     Crashes, Ctx, Detector, Entry, Info, Links, Model, Mutant, Never, NodeId, NodeSet, Property,
     Protocol, Rank, Ranks, Setup, Stamp, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, Request};
+use super::{LEADER, LEADERS, Notice, Request};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -87,6 +91,58 @@ pub enum Msg {
     },
 }
 
+const RING_CALLERS: Further = &[
+    &[("N", 2), ("d", 0)],
+    &[("N", 3), ("d", 1)],
+    &[("N", 20), ("d", 7)],
+    &[("N", 40), ("d", 39)],
+];
+const FEW: Further = &[&[("N", 2)], &[("N", 3)], &[("N", 5)]];
+/// One node calls, so far from the best.
+const FROM_ONE: Fits = Fits {
+    about: About::Election,
+    when: |seen| {
+        let (first, setup) = (seen.only_call()?, &seen.run.setup);
+        let best = Ranks::new(&setup.attributes).best(setup.topology.nodes())?;
+        Some(vec![("d", u64::from((best.0 + seen.n() - first.0) % seen.n()))])
+    },
+};
+const RISING: Fits = Fits { about: About::Election, when: |seen| all_call(seen, |a, b| a < b) };
+const FALLING: Fits = Fits {
+    about: About::Election,
+    // Without attributes ids count, and they rise.
+    when: |seen| all_call(seen, |a, b| a > b).filter(|_| !seen.run.setup.attributes.is_empty()),
+};
+
+/// Whether all nodes call, and attributes go round the ring so.
+fn all_call(seen: &Seen<'_>, so: fn(u64, u64) -> bool) -> Option<Values> {
+    let calls = seen.calls().filter(|calls| !calls.top_is_dead)?;
+    let attributes = &seen.run.setup.attributes;
+    let ordered = attributes.windows(2).all(|pair| so(pair[0], pair[1]));
+    (calls.count > 1 && calls.count == u64::from(seen.n()) && ordered).then(Vec::new)
+}
+
+/// A run for every order that attributes can have on the ring.
+fn all_call_in_every_order(given: &Given) -> Vec<Experiment> {
+    let mut orders = vec![Vec::new()];
+    for next in 0..u64::from(given.n("N")) {
+        let longer = orders.iter().flat_map(|order: &Vec<u64>| {
+            (0..=order.len()).map(move |place| {
+                let (before, after) = order.split_at(place);
+                [before, &[next], after].concat()
+            })
+        });
+        orders = longer.collect();
+    }
+    let of = |order: Vec<u64>| given.all_call(given.ring().with_attributes(order));
+    let each = orders.into_iter().flat_map(of);
+    let all = each.reduce(|mut all, each| {
+        all.runs.extend(each.runs);
+        all
+    });
+    all.into_iter().collect()
+}
+
 /// The algorithm as published.
 pub static PLAIN: Entry<ChangRoberts> = Entry {
     info: Info {
@@ -106,6 +162,30 @@ pub static PLAIN: Entry<ChangRoberts> = Entry {
         fails: &[],
         options: &[],
         mutant: None,
+        claims: &[
+            Check::new(3, LEADERS),
+            Check::new(4, LEADERS),
+            // Beyond its model: the best node dies, and its id with it.
+            Check::new(3, &[Property::LeaderKnown]).crashes(1).fails(4),
+        ],
+        deep: &[Check::new(3, LEADERS).requests(2), Check::new(5, LEADERS)],
+        cases: &[
+            Case::new("single-initiator", RING_CALLERS, |given| {
+                vec![given.planned(given.ring(), &[(given.n("N") - 1 - given.n("d"), 10)]).whole()]
+            })
+            .counts(&[("election_messages", "Election"), ("elected_messages", "Elected")])
+            .fits(&[FROM_ONE]),
+            Case::new("all-start-descending", SIZES, |given| {
+                let falling: Vec<u64> = (0..u64::from(given.n("N"))).rev().collect();
+                given.all_call(given.ring().with_attributes(falling))
+            })
+            .fits(&[FALLING]),
+            Case::new("all-start-ascending", SIZES, |given| given.all_call(given.ring()))
+                .fits(&[RISING]),
+            Case::new("average-all-start", FEW, all_call_in_every_order)
+                .counts(&[("election_messages_mean", "Election")]),
+        ],
+        ..Info::EMPTY
     },
     config: |setup| config(setup, false, false),
     clients: Entry::<ChangRoberts>::everyone,
@@ -135,6 +215,14 @@ pub static REPAIRED: Entry<ChangRoberts> = Entry {
                 "the winner dies while it is announced: who has heard of its death before follows it",
             ),
         ],
+        claims: &[
+            Check::new(3, &[Property::OneLeader, Property::OneLeaderPerEpoch]).crashes(1),
+            Check::new(3, LEADER),
+            Check::new(3, &[Property::LeaderKnown]).crashes(1).fails(6),
+            Check::new(3, &[Property::BestLeads]).crashes(1).fails(11),
+        ],
+        deep: &[Check::new(4, &[Property::OneLeader, Property::OneLeaderPerEpoch]).crashes(1)],
+        cases: &[],
         ..PLAIN.info
     },
     config: |setup| config(setup, true, false),
@@ -147,6 +235,9 @@ pub static BY_ATTRIBUTE: Entry<ChangRoberts> = Entry {
         id: "election/by-attribute",
         title: "Election by attribute",
         summary: "attribute first and then id, wherever an id was compared",
+        claims: &[Check::new(3, LEADERS), Check::new(4, LEADERS)],
+        deep: &[],
+        cases: &[Case::of("election/chang-roberts", "single-initiator").fits(&[FROM_ONE])],
         ..PLAIN.info
     },
     ..PLAIN
@@ -165,6 +256,12 @@ pub static BARE: Entry<ChangRoberts> = Entry {
             defect: "rules 2 and 3 compare attributes and no ids",
             breaks: Property::OneLeader,
         }),
+        claims: &[
+            Check::new(2, &[Property::OneLeader]).fails(6),
+            Check::new(3, &[Property::OneLeader]).fails(9),
+        ],
+        deep: &[],
+        cases: &[],
         ..PLAIN.info
     },
     config: |setup| config(setup, false, true),

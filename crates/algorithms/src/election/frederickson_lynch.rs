@@ -35,6 +35,8 @@
 
 use std::time::Duration;
 
+use conclave_protocol::claims::Check;
+use conclave_protocol::theory::{Case, Further};
 use conclave_protocol::{
     Ctx, Entry, Info, Links, Model, Never, NodeId, Property, Protocol, Setup, Stamp, Timing, Unfit,
 };
@@ -104,6 +106,13 @@ pub const MOST: u64 = 20;
 /// No token is slower than 2 to this power; by then a faster one has long been by.
 const SLOWEST: u64 = 24;
 
+const LOWEST: Further = &[
+    &[("N", 2), ("u", 1)],
+    &[("N", 9), ("u", 2)],
+    &[("N", 20), ("u", 5)],
+    &[("N", 100), ("u", 1)],
+];
+
 /// The algorithm as published.
 pub static PLAIN: Entry<FredericksonLynch> = Entry {
     info: Info {
@@ -117,6 +126,27 @@ pub static PLAIN: Entry<FredericksonLynch> = Entry {
         fails: &[(Property::BestLeads, "the lowest id wins, by design")],
         options: &[],
         mutant: None,
+        claims: &[
+            Check::new(
+                3,
+                &[Property::OneLeader, Property::OneLeaderPerEpoch, Property::LeaderKnown],
+            ),
+            Check::new(
+                4,
+                &[Property::OneLeader, Property::OneLeaderPerEpoch, Property::LeaderKnown],
+            ),
+            Check::new(3, &[Property::BestLeads]).fails(15),
+        ],
+        cases: &[Case::new("simultaneous-start", LOWEST, |given| {
+            let lowest = u64::from(given.n("u"));
+            let ids = || (0..u64::from(given.n("N"))).map(|i| lowest + i);
+            let rising = given.ring().with_attributes(ids().collect::<Vec<_>>());
+            let falling = given.ring().with_attributes(ids().rev().collect::<Vec<_>>());
+            [rising, falling].into_iter().flat_map(|setup| given.all_call(setup)).collect()
+        })
+        // Tokens that travel at different speeds: what is said of them is a bound.
+        .counts(&[("messages_upper_bound", "Token")])],
+        ..Info::EMPTY
     },
     config,
     clients: Entry::<FredericksonLynch>::everyone,

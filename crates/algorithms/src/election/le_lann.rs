@@ -22,12 +22,13 @@
 //! It survives no crash: an id whose owner is dead goes round for ever on a repaired ring, and on
 //! another whatever reaches the gap is lost.
 
+use conclave_protocol::claims::Check;
 use conclave_protocol::{
     Ctx, Entry, Info, Links, Model, Never, NodeId, Property, Protocol, Rank, Ranks, Stamp,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, Request};
+use super::{LEADERS, Notice, Request};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -68,6 +69,9 @@ pub static PLAIN: Entry<LeLann> = Entry {
         fails: &[],
         options: &[],
         mutant: None,
+        claims: &[Check::new(3, LEADERS), Check::new(4, LEADERS)],
+        deep: &[Check::new(3, LEADERS).requests(2), Check::new(5, LEADERS)],
+        ..Info::EMPTY
     },
     config: |setup| setup.ranks(),
     clients: Entry::<LeLann>::everyone,

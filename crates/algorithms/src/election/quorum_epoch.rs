@@ -42,6 +42,7 @@
 
 use std::time::Duration;
 
+use conclave_protocol::claims::Check;
 use conclave_protocol::{
     Channels, Crashes, Ctx, Entry, Info, Model, NodeId, NodeSet, Opt, Property, Protocol, Rank,
     Ranks, Setup, Stamp, Unfit,
@@ -179,6 +180,9 @@ pub enum Timer {
     Beat,
 }
 
+/// No random delays: where timers run out at any moment, they make no difference.
+const NO_SPREAD: &[(&str, &str)] = &[("spread", "1")];
+
 /// The algorithm.
 pub static PLAIN: Entry<QuorumEpoch> = Entry {
     info: Info {
@@ -204,6 +208,63 @@ pub static PLAIN: Entry<QuorumEpoch> = Entry {
         ],
         options: &[SPREAD],
         mutant: None,
+        claims: &[
+            // Each timer that runs out may be another candidacy, and without end of them there is no
+            // end to epochs.
+            Check::new(3, &[Property::OneLeaderPerEpoch])
+                .set(NO_SPREAD)
+                .timers(0)
+                .crashes(1)
+                .recoveries(1),
+            Check::new(3, &[Property::OneLeaderPerEpoch]).set(NO_SPREAD).timers(0).partitions(1),
+            Check::new(3, &[Property::OneLeaderPerEpoch]).set(NO_SPREAD).timers(0).losses(1),
+            Check::new(3, &[Property::OneLeaderPerEpoch]).set(NO_SPREAD).timers(0).repeats(1),
+            Check::new(3, &[Property::OneLeaderPerEpoch])
+                .set(NO_SPREAD)
+                .clients(2, 3)
+                .timers(1)
+                .crashes(1)
+                .recoveries(1),
+            Check::new(3, &[Property::OneLeaderPerEpoch])
+                .set(NO_SPREAD)
+                .clients(2, 3)
+                .timers(1)
+                .partitions(1),
+            Check::new(3, &[Property::OneLeaderPerEpoch]).set(NO_SPREAD).clients(2, 3).timers(2),
+            Check::new(3, &[Property::OneLeaderPerEpoch])
+                .set(NO_SPREAD)
+                .timers(2)
+                .crashes(1)
+                .recoveries(1)
+                .partitions(1)
+                .losses(1)
+                .repeats(1)
+                .bounded(7),
+            Check::new(4, &[Property::OneLeaderPerEpoch]).set(NO_SPREAD).clients(2, 4).timers(0),
+            Check::new(2, &[Property::OneLeader]).set(NO_SPREAD).timers(3).crashes(1).recoveries(1),
+            Check::new(3, &[Property::OneLeader]).set(NO_SPREAD).clients(2, 3).timers(1),
+            Check::new(3, &[Property::LeaderKnown]).set(NO_SPREAD).timers(0).crashes(2).fails(3),
+            Check::new(3, &[Property::BestLeads]).set(NO_SPREAD).timers(0).fails(9),
+            // Who forgets its vote votes again.
+            Check::new(3, &[Property::OneLeaderPerEpoch])
+                .set(NO_SPREAD)
+                .timers(0)
+                .crashes(1)
+                .amnesias(1)
+                .fails(8),
+        ],
+        deep: &[
+            Check::new(3, &[Property::OneLeaderPerEpoch]).set(NO_SPREAD).timers(1),
+            Check::new(3, &[Property::OneLeader]).set(NO_SPREAD).timers(1),
+            Check::new(3, &[Property::OneLeaderPerEpoch])
+                .set(NO_SPREAD)
+                .timers(3)
+                .crashes(1)
+                .recoveries(1)
+                .partitions(1)
+                .bounded(10),
+        ],
+        ..Info::EMPTY
     },
     config,
     clients: Entry::<QuorumEpoch>::everyone,

@@ -26,10 +26,11 @@
 //!
 //! Those of `election/ring-list`.
 
+use conclave_protocol::claims::Check;
 use conclave_protocol::{Crashes, Entry, Info, Model, Property};
 
 use super::ring::{Config, Converts, Ring};
-use super::ring_list;
+use super::{LEADER, ring_list};
 
 /// The algorithm.
 pub static PLAIN: Entry<Ring> = Entry {
@@ -44,6 +45,16 @@ pub static PLAIN: Entry<Ring> = Entry {
         fails: ring_list::PLAIN.info.fails,
         options: &[],
         mutant: None,
+        claims: &[
+            Check::new(3, &[Property::OneLeader]).crashes(1),
+            Check::new(2, &[Property::OneLeader]).crashes(1).recoveries(1),
+            Check::new(3, &[Property::OneLeader]).crashes(1).recoveries(1).bounded(14),
+            Check::new(3, LEADER),
+            Check::new(2, &[Property::LeaderKnown, Property::BestLeads]).crashes(1).fails(7),
+            Check::new(3, &[Property::OneLeaderPerEpoch]).crashes(1).fails(13),
+        ],
+        deep: &[Check::new(3, &[Property::OneLeader]).crashes(1).recoveries(1).bounded(24)],
+        ..Info::EMPTY
     },
     config: |setup| Ok(Config { inquiry: true, ..Config::new(setup, Converts::Anybody)? }),
     clients: Entry::<Ring>::everyone,

@@ -36,10 +36,13 @@
 //! waits for an acknowledgement of a dead successor crashes as well, the list is lost with it. If
 //! only the initiator may complete a list, the list of a dead initiator goes round for ever.
 
+use conclave_protocol::claims::Check;
+use conclave_protocol::theory::{About, Case, Fits, Further};
 use conclave_protocol::{
-    Crashes, Detector, Entry, Info, Model, Opt, Property, Setup, Timing, Unfit,
+    Crashes, Detector, Entry, Info, Model, Opt, Property, Setup, Timing, Topology, Unfit,
 };
 
+use super::LEADER;
 use super::ring::{Config, Converts, Ring};
 
 /// The assumptions: crashes show in missing acknowledgements.
@@ -48,6 +51,17 @@ pub(super) const MODEL: Model = Model {
     crashes: Crashes::Stop,
     detector: Detector::Perfect,
     ..Model::FIFO
+};
+
+const INITIATORS: Further =
+    &[&[("L", 2), ("I", 1)], &[("L", 5), ("I", 5)], &[("L", 12), ("I", 4)], &[("L", 40), ("I", 1)]];
+const FROM_SEVERAL: Fits = Fits {
+    about: About::Election,
+    when: |seen| {
+        let calls = seen.calls()?;
+        let live = u64::from(seen.n() - u32::from(calls.top_is_dead));
+        Some(vec![("L", live), ("I", calls.count)])
+    },
 };
 
 /// Anybody completes a list.
@@ -82,6 +96,26 @@ pub static PLAIN: Entry<Ring> = Entry {
             help: "true drops elections where one of a better initiator has passed",
         }],
         mutant: None,
+        claims: &[
+            Check::new(3, &[Property::OneLeader]).crashes(1),
+            Check::new(3, LEADER),
+            Check::new(2, LEADER).set(&[("suppression", "true")]),
+            Check::new(2, &[Property::LeaderKnown, Property::BestLeads]).crashes(1).fails(7),
+            Check::new(3, &[Property::LeaderKnown, Property::BestLeads]).crashes(1).fails(33),
+            Check::new(3, &[Property::OneLeaderPerEpoch]).crashes(1).fails(13),
+        ],
+        deep: &[
+            Check::new(3, &[Property::OneLeader]).crashes(2),
+            Check::new(3, LEADER).set(&[("suppression", "true")]),
+            Check::new(4, LEADER).clients(0, 2),
+        ],
+        cases: &[Case::new("I-initiators", INITIATORS, |given| {
+            let calls: Vec<_> = (0..given.n("I")).map(|node| (node, 10)).collect();
+            let live = Setup::new(Topology::complete(given.n("L")));
+            vec![given.planned(live, &calls).whole()]
+        })
+        .fits(&[FROM_SEVERAL])],
+        ..Info::EMPTY
     },
     config: |setup| config(setup, Converts::Anybody),
     clients: Entry::<Ring>::everyone,
@@ -105,6 +139,16 @@ pub static INITIATOR: Entry<Ring> = Entry {
                 "the best node crashes after it has put itself into the list, and is followed",
             ),
         ],
+        claims: &[
+            Check::new(3, &[Property::OneLeader]).crashes(1),
+            Check::new(3, LEADER),
+            Check::new(2, &[Property::LeaderKnown]).crashes(1).loops(5, 4),
+            Check::new(3, &[Property::LeaderKnown]).crashes(1).loops(12, 7),
+            Check::new(3, &[Property::BestLeads]).crashes(2).fails(14),
+            Check::new(3, &[Property::OneLeaderPerEpoch]).crashes(1).fails(14),
+        ],
+        deep: &[Check::new(3, &[Property::OneLeader]).crashes(2)],
+        cases: &[],
         ..PLAIN.info
     },
     config: |setup| config(setup, Converts::Initiator),

@@ -30,10 +30,12 @@
 //! after it has put itself into the announcement: whoever hears of that before the announcement
 //! comes follows a dead leader.
 
-use conclave_protocol::{Entry, Info, Property};
+use conclave_protocol::claims::Check;
+use conclave_protocol::theory::{Case, at};
+use conclave_protocol::{Entry, Info, NodeId, Property, Setup, Time, Topology};
 
 use super::ring::{Config, Converts, Ring};
-use super::ring_list;
+use super::{LEADER, ring_list};
 
 /// The algorithm.
 pub static PLAIN: Entry<Ring> = Entry {
@@ -60,6 +62,24 @@ pub static PLAIN: Entry<Ring> = Entry {
         ],
         options: &[],
         mutant: None,
+        claims: &[
+            Check::new(3, &[Property::OneLeader]).crashes(1),
+            Check::new(3, LEADER),
+            Check::new(2, &[Property::LeaderKnown]).crashes(1).loops(5, 4),
+            Check::new(3, &[Property::LeaderKnown]).crashes(1).loops(12, 7),
+            Check::new(3, &[Property::BestLeads]).crashes(2).fails(11),
+            Check::new(3, &[Property::OneLeaderPerEpoch]).crashes(1).fails(14),
+        ],
+        deep: &[Check::new(3, &[Property::OneLeader]).crashes(2)],
+        cases: &[Case::new("replay-002", &[], |given| {
+            let mut replay = given.planned(Setup::new(Topology::complete(6)), &[(2, 10)]);
+            let run = &mut replay.runs[0];
+            // Only missing acknowledgements tell of crashes.
+            run.detector = false;
+            run.crashes = vec![(NodeId(5), Time::ZERO), (NodeId(4), at(17))];
+            vec![replay.whole()]
+        })],
+        ..Info::EMPTY
     },
     config: |setup| Ok(Config { confirmation: true, ..Config::new(setup, Converts::Initiator)? }),
     clients: Entry::<Ring>::everyone,

@@ -31,10 +31,11 @@
 //! If a node knows r successors and r in a row are dead, its messages get no further, and the ring
 //! is cut. With a partition each part elects a leader. A node that has left hears of no later leader.
 
+use conclave_protocol::claims::Check;
 use conclave_protocol::{Crashes, Entry, Info, Model, Opt, Property, Setup, Unfit};
 
 use super::ring::{Config, Converts, Ring};
-use super::ring_list;
+use super::{LEADER, ring_list};
 
 /// The algorithm.
 pub static PLAIN: Entry<Ring> = Entry {
@@ -60,6 +61,15 @@ pub static PLAIN: Entry<Ring> = Entry {
             Opt { name: "successors", default: "all", help: "how many successors a node knows" },
         ],
         mutant: None,
+        claims: &[
+            Check::new(3, LEADER).crashes(1),
+            Check::new(3, LEADER).crashes(2),
+            Check::new(2, LEADER).crashes(1).recoveries(1),
+            Check::new(3, LEADER).crashes(1).recoveries(1).bounded(14),
+            Check::new(3, &[Property::OneLeaderPerEpoch]).crashes(1).fails(13),
+        ],
+        deep: &[Check::new(3, LEADER).crashes(1).recoveries(1).bounded(24)],
+        ..Info::EMPTY
     },
     config,
     clients: |config, _| 0..config.members,

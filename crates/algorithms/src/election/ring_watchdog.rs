@@ -29,10 +29,11 @@
 //! Everything rests on the time-outs: a message that takes longer than T, or is lost, makes a live
 //! node pass for dead, and it is missing from the list. With a partition each part elects a leader.
 
+use conclave_protocol::claims::Check;
 use conclave_protocol::{Entry, Info, Property};
 
 use super::ring::{Config, Converts, Ring};
-use super::ring_list;
+use super::{LEADER, ring_list};
 
 /// The algorithm.
 pub static PLAIN: Entry<Ring> = Entry {
@@ -51,6 +52,14 @@ pub static PLAIN: Entry<Ring> = Entry {
         )],
         options: &[],
         mutant: None,
+        claims: &[
+            Check::new(3, LEADER).crashes(1),
+            Check::new(3, LEADER).crashes(2),
+            Check::new(4, LEADER).clients(0, 1),
+            Check::new(3, &[Property::OneLeaderPerEpoch]).crashes(1).fails(14),
+        ],
+        deep: &[Check::new(4, LEADER).clients(0, 2)],
+        ..Info::EMPTY
     },
     config: |setup| {
         let plain = Config::new(setup, Converts::InitiatorOrNobody)?;

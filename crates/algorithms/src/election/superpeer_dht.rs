@@ -39,6 +39,7 @@
 
 use std::time::Duration;
 
+use conclave_protocol::claims::Check;
 use conclave_protocol::{
     Crashes, Ctx, Detector, Entry, Info, KeySpace, Links, Model, NodeId, NodeSet, Opt, Property,
     Protocol, Setup, Stamp, Timing, Unfit,
@@ -97,6 +98,9 @@ pub enum Timer {
     Retry,
 }
 
+/// Two groups of keys, so that some have to look for their superpeer.
+const TWO_GROUPS: &[(&str, &str)] = &[("prefix", "1")];
+
 /// By key prefix.
 pub static PLAIN: Entry<SuperpeerDht> = Entry {
     info: Info {
@@ -121,6 +125,14 @@ pub static PLAIN: Entry<SuperpeerDht> = Entry {
             help: "how many bits of a key are the number of its group: 2^prefix groups",
         }],
         mutant: None,
+        claims: &[
+            Check::new(3, &[Property::LeaderKnown]).set(TWO_GROUPS).crashes(1).recoveries(1),
+            Check::new(4, &[Property::LeaderKnown]).set(TWO_GROUPS),
+            Check::new(3, &[Property::OneLeader, Property::BestLeads]).set(TWO_GROUPS).fails(9),
+            Check::new(4, &[Property::OneLeaderPerEpoch]).set(TWO_GROUPS).fails(6),
+        ],
+        deep: &[Check::new(4, &[Property::LeaderKnown]).set(TWO_GROUPS).crashes(1)],
+        ..Info::EMPTY
     },
     config,
     clients: Entry::<SuperpeerDht>::everyone,

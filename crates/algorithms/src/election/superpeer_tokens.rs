@@ -51,6 +51,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use conclave_protocol::claims::Check;
 use conclave_protocol::{
     Ctx, Detector, Entry, Info, Links, Model, NodeId, NodeSet, Opt, Point, Property, Protocol,
     Setup, Stamp, Timing, Unfit,
@@ -162,6 +163,10 @@ pub enum Timer {
     Period,
 }
 
+/// A token that makes a superpeer at once, and time enough for all nodes to hear of it.
+const ONE_TOKEN: &[(&str, &str)] = &[("tokens", "1"), ("hold", "1"), ("periods", "4")];
+const TWO_TOKENS: &[(&str, &str)] = &[("tokens", "2"), ("hold", "1"), ("periods", "2")];
+
 /// By tokens that repel each other.
 pub static PLAIN: Entry<SuperpeerTokens> = Entry {
     info: Info {
@@ -212,6 +217,12 @@ pub static PLAIN: Entry<SuperpeerTokens> = Entry {
             },
         ],
         mutant: None,
+        claims: &[
+            Check::new(3, &[Property::LeaderKnown]).set(ONE_TOKEN),
+            Check::new(3, &[Property::OneLeader, Property::BestLeads]).set(TWO_TOKENS).fails(16),
+            Check::new(3, &[Property::OneLeaderPerEpoch]).set(TWO_TOKENS).fails(3),
+        ],
+        ..Info::EMPTY
     },
     config,
     clients: Entry::<SuperpeerTokens>::everyone,

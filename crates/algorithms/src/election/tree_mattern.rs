@@ -29,12 +29,15 @@
 //!
 //! A tree has no second way to anybody: if a node crashes, or a message is lost, nobody is elected.
 
+use conclave_protocol::claims::Check;
+use conclave_protocol::theory::{About, Case, Experiment, Fits, Further, Given};
 use conclave_protocol::{
-    Ctx, Entry, Info, Links, Model, Never, NodeId, NodeSet, Property, Protocol, Rank, Ranks, Stamp,
+    Channels, Ctx, Entry, Info, Links, Model, Never, NodeId, NodeSet, Property, Protocol, Rank,
+    Ranks, Setup, Stamp,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, Request};
+use super::{LEADERS, Notice, Request};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -86,6 +89,35 @@ pub enum Msg {
     },
 }
 
+const CALLED_TREES: Further = &[
+    &[("n", 2), ("k", 1)],
+    &[("n", 2), ("k", 2)],
+    &[("n", 5), ("k", 5)],
+    &[("n", 20), ("k", 7)],
+    &[("n", 100), ("k", 1)],
+];
+const FROM_SEVERAL: Fits = Fits {
+    about: About::Election,
+    when: |seen| {
+        let calls = seen.calls().filter(|calls| !calls.top_is_dead)?;
+        Some(vec![("n", u64::from(seen.n())), ("k", calls.count)])
+    },
+};
+
+/// Trees of several shapes, on which the first or the last nodes call at once.
+fn called_trees(given: &Given) -> Vec<Experiment> {
+    let (n, k) = (given.n("n"), given.n("k"));
+    let mut called = Vec::new();
+    for (name, seed) in [("line", 0), ("star", 0), ("binary", 0), ("tree", 1), ("tree", 2)] {
+        let tree = given.drawn(name, n, seed);
+        for callers in [0..k, n - k..n] {
+            let asks: Vec<_> = callers.map(|node| (node, 0)).collect();
+            called.push(given.until_quiet(Setup::new(tree.clone()), &asks));
+        }
+    }
+    called
+}
+
 /// The algorithm.
 pub static PLAIN: Entry<TreeMattern> = Entry {
     info: Info {
@@ -104,6 +136,19 @@ pub static PLAIN: Entry<TreeMattern> = Entry {
         fails: &[],
         options: &[],
         mutant: None,
+        claims: &[
+            Check::new(3, LEADERS).requests(2),
+            Check::new(4, LEADERS),
+            Check::new(4, LEADERS).shape("star"),
+            Check::new(3, LEADERS).channels(Channels::Reliable).beyond(),
+            Check::new(3, &[Property::LeaderKnown]).crashes(1).fails(3),
+            Check::new(3, &[Property::LeaderKnown]).losses(1).fails(8),
+        ],
+        deep: &[Check::new(5, LEADERS)],
+        cases: &[Case::new("k-initiators", CALLED_TREES, called_trees)
+            .counts(&[("explosion", "Wake"), ("contraction", "Up"), ("expansion", "Result")])
+            .fits(&[FROM_SEVERAL])],
+        ..Info::EMPTY
     },
     config: |setup| Ok(Config { ranks: setup.ranks()? }),
     clients: Entry::<TreeMattern>::everyone,

@@ -37,13 +37,17 @@
 //! to see: two parts have a leader each. Without a failure detector, whoever waits for a crashed
 //! node waits for ever, and so does everybody else. Links must not come and go during an election.
 
+use std::collections::BTreeSet;
+
+use conclave_protocol::claims::Check;
+use conclave_protocol::theory::{About, Case, Experiment, Fits, Further, Given};
 use conclave_protocol::{
     Ctx, Detector, Entry, Info, Links, Model, Never, NodeId, NodeSet, Property, Protocol, Rank,
-    Ranks, Stamp,
+    Ranks, Setup, Stamp, Topology,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, Request};
+use super::{LEADERS, Notice, Request};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -99,6 +103,33 @@ pub enum Msg {
     },
 }
 
+const GRAPHS: Further = &[
+    &[("n", 2), ("E", 1)],
+    &[("n", 5), ("E", 10)],
+    &[("n", 9), ("E", 12)],
+    &[("n", 30), ("E", 29)],
+    &[("n", 40), ("E", 300)],
+];
+const FROM_ONE: Fits = Fits {
+    about: About::Election,
+    when: |seen| {
+        seen.only_call()?;
+        Some(vec![("n", u64::from(seen.n())), ("E", seen.run.setup.topology.links())])
+    },
+};
+
+/// A line with as many further links as there have to be, and a call from several places.
+fn flooded_graphs(given: &Given) -> Vec<Experiment> {
+    let (n, links) = (given.n("n"), given.n("E"));
+    let pairs = |gap: u32| (0..n.saturating_sub(gap)).map(move |a| (a, a + gap));
+    let line_first = (1..n).flat_map(pairs).map(|(a, b)| (NodeId(a), NodeId(b)));
+    let links: Vec<_> = line_first.take(links as usize).collect();
+    let graph = Topology::graph(n, &links).expect("a line is connected");
+    let sources = BTreeSet::from([0, n / 2, n - 1]);
+    let flooded = |source| given.until_quiet(Setup::new(graph.clone()), &[(source, 0)]);
+    sources.into_iter().map(flooded).collect()
+}
+
 /// The algorithm on a network that stays as it is.
 pub static PLAIN: Entry<WirelessTree> = Entry {
     info: Info {
@@ -118,6 +149,23 @@ pub static PLAIN: Entry<WirelessTree> = Entry {
         fails: &[],
         options: &[],
         mutant: None,
+        claims: &[
+            Check::new(3, LEADERS),
+            Check::new(3, LEADERS).shape("complete"),
+            Check::new(4, LEADERS).shape("line"),
+            // A triangle without a corner is connected, and a line without its middle is not.
+            Check::new(3, LEADERS).shape("complete").crashes(1).beyond(),
+            Check::new(3, &[Property::OneLeader]).shape("line").crashes(1).fails(5),
+        ],
+        deep: &[Check::new(4, LEADERS)],
+        cases: &[Case::new("connected-graph", GRAPHS, flooded_graphs)
+            .counts(&[
+                ("election_messages", "Election"),
+                ("ack_messages", "Ack"),
+                ("leader_messages", "Leader"),
+            ])
+            .fits(&[FROM_ONE])],
+        ..Info::EMPTY
     },
     config: |setup| Ok(Config { ranks: setup.ranks()? }),
     clients: Entry::<WirelessTree>::everyone,

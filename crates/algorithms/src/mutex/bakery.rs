@@ -37,13 +37,14 @@
 //! `mutex/bakery-no-choosing` has no `choosing`: p0 and p1 both see no number; p1 takes 1, finds
 //! that p0 has none, and enters; p0 takes 1 too and, having the lower id, enters as well.
 
+use conclave_protocol::claims::Check;
 use conclave_protocol::{
     Charge, Ctx, Entry, Info, Model, Mutant, Never, NodeId, Opt, Property, Protocol,
 };
 use serde::{Deserialize, Serialize};
 
 use super::shared_memory::{self, Memory, Msg, Register, Registers};
-use super::{Notice, Request};
+use super::{LOCK, Notice, Request, SAFE};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -143,6 +144,12 @@ pub static PLAIN: Entry<Bakery> = Entry {
             help: "what a read gives that meets a write: safe, anything; atomic, they do not meet",
         }],
         mutant: None,
+        claims: &[
+            Check::new(3, LOCK).requests(2),
+            Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(69),
+        ],
+        deep: &[Check::new(4, SAFE)],
+        ..Info::EMPTY
     },
     config: |setup| {
         shared_memory::check(setup)?;
@@ -167,6 +174,9 @@ pub static NO_CHOOSING: Entry<Bakery> = Entry {
             defect: "nobody says, or waits for, who is choosing a number",
             breaks: Property::Exclusion,
         }),
+        claims: &[Check::new(3, &[Property::Exclusion]).fails(38)],
+        deep: &[],
+        cases: &[],
         ..PLAIN.info
     },
     config: |setup| Ok(Config { no_choosing: true, ..(PLAIN.config)(setup)? }),

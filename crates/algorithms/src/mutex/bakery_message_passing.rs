@@ -39,12 +39,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use conclave_protocol::claims::Check;
+use conclave_protocol::theory::{Case, Fits, Given, SIZES};
 use conclave_protocol::{
     Charge, Ctx, Entry, Info, Model, Never, NodeId, Opt, Property, Protocol, Setup, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, Request};
+use super::{LIVE, LOCK, Notice, Request, SAFE};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -160,6 +162,15 @@ pub static PLAIN: Entry<BakeryMessagePassing> = Entry {
             help: "how long before a node is asked again, in units of T",
         }],
         mutant: None,
+        claims: &[
+            Check::new(2, SAFE).requests(2).timers(6),
+            // Polls are numbered, so that there is no end to the states.
+            Check::new(2, LIVE).bounded(60),
+            Check::new(2, &[Property::FcfsHappenedBefore]).fails(10),
+        ],
+        deep: &[Check::new(3, SAFE).timers(0)],
+        cases: &[Case::new("idle", SIZES, Given::lone_among_equals).fits(&[Fits::LONE])],
+        ..Info::EMPTY
     },
     config: |setup| poll(setup).map(|poll| Config { poll, cooperative: false }),
     clients: Entry::<BakeryMessagePassing>::everyone,
@@ -172,6 +183,12 @@ pub static COOPERATIVE: Entry<BakeryMessagePassing> = Entry {
         title: "Bakery by messages, cooperative",
         summary: "as the bakery by messages, but answers are withheld until they are welcome",
         options: &[],
+        claims: &[
+            Check::new(2, LOCK).requests(2),
+            Check::new(2, &[Property::FcfsHappenedBefore]).fails(10),
+        ],
+        deep: &[Check::new(3, LOCK)],
+        cases: &[],
         ..PLAIN.info
     },
     config: |setup| poll(setup).map(|poll| Config { poll, cooperative: true }),

@@ -52,12 +52,14 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use conclave_protocol::claims::Check;
+use conclave_protocol::theory::{About, CROWDS, Case, Fits, Given, SIZES};
 use conclave_protocol::{
     Charge, Ctx, Entry, Info, Lamport, Model, Never, NodeId, Opt, Property, Protocol, Stamp,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, Request};
+use super::{LOCK, NO_STAMPS, Notice, Request};
 
 /// The node that keeps the lock.
 const COORDINATOR: NodeId = NodeId(0);
@@ -148,6 +150,13 @@ fn dedicated(_: &Config, n: u32) -> std::ops::Range<u32> {
     if n == 1 { 0..1 } else { 1..n }
 }
 
+/// Every entry costs the same under any load, but for those of the coordinator itself, which cost
+/// nothing.
+const EACH_OF_OTHERS: Fits = Fits {
+    about: About::Each,
+    when: |seen| (seen.is_load() && !seen.asks(NodeId(0))).then(Vec::new),
+};
+
 /// The lock manager.
 pub static PLAIN: Entry<Centralized> = Entry {
     info: Info {
@@ -170,6 +179,20 @@ pub static PLAIN: Entry<Centralized> = Entry {
         )],
         options: &[],
         mutant: None,
+        claims: &[
+            Check::new(3, LOCK).requests(2),
+            Check::new(4, LOCK).requests(2),
+            Check::new(3, &[Property::FcfsHappenedBefore]).talking().fails(5),
+        ],
+        deep: &[Check::new(5, LOCK).requests(2)],
+        cases: &[
+            Case::new("idle", SIZES, Given::lone_non_holder)
+                .fits(&[Fits::ELSEWHERE, EACH_OF_OTHERS]),
+            Case::new("burst", CROWDS, Given::crowd_at_one_server).fits(&[Fits::BURST]),
+            Case::new("coordinator-is-requester", SIZES, |given| given.lone(given.complete(), 0))
+                .fits(&[Fits::AT_HOLDER]),
+        ],
+        ..Info::EMPTY
     },
     config: |_| Ok(Config::default()),
     clients: dedicated,
@@ -186,6 +209,16 @@ pub static DENY: Entry<Centralized> = Entry {
             default: "1000",
             help: "time between two probes of a waiting client, in T; 0 for never",
         }],
+        claims: &[
+            Check::new(3, LOCK).requests(2).timers(3),
+            Check::new(4, LOCK).timers(2),
+            Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(11),
+        ],
+        deep: &[Check::new(4, LOCK).timers(4)],
+        cases: &[
+            Case::new("idle", SIZES, Given::lone_non_holder).fits(&[Fits::ELSEWHERE]),
+            Case::new("burst", CROWDS, Given::crowd_at_one_server).fits(&[Fits::BURST]),
+        ],
         ..PLAIN.info
     },
     config: |setup| {
@@ -202,6 +235,13 @@ pub static TOKEN: Entry<Centralized> = Entry {
         id: "mutex/centralized-token",
         title: "Central coordinator with a grant token",
         summary: "the coordinator hands out a numbered token and takes only that one back",
+        claims: &[
+            Check::new(3, LOCK).requests(2),
+            Check::new(4, LOCK).requests(2),
+            Check::new(3, &[Property::FcfsHappenedBefore]).talking().fails(5),
+        ],
+        deep: &[Check::new(5, LOCK).requests(2)],
+        cases: &[],
         ..PLAIN.info
     },
     config: |_| Ok(Config { returns_token: true, ..Config::default() }),
@@ -225,6 +265,14 @@ pub static TIMESTAMPED: Entry<Centralized> = Entry {
                 "the older request arrives when the younger already holds the lock",
             ),
         ],
+        claims: &[
+            Check::new(3, LOCK).requests(2),
+            Check::new(4, LOCK).requests(2),
+            Check::new(3, &[Property::FcfsHappenedBefore]).talking().fails(5),
+            Check::unchecked(&[Property::FcfsTimestamp], NO_STAMPS),
+        ],
+        deep: &[Check::new(5, LOCK).requests(2)],
+        cases: &[],
         ..PLAIN.info
     },
     config: |_| Ok(Config { timestamped: true, ..Config::default() }),

@@ -64,11 +64,14 @@ mod office;
 
 use std::time::Duration;
 
+use conclave_protocol::claims::Check;
 use conclave_protocol::{
     Charge, Crashes, Ctx, Detector, Effect, Entry, Info, Model, NodeId, NodeSet, Opt, Property,
     Protocol, Setup, Time, Timing, Unfit,
 };
 use serde::{Deserialize, Serialize};
+
+use super::{LOCK, SAFE};
 
 pub use self::message::{Msg, Timer};
 use self::office::{Holder, Office, Stage, epoch_of};
@@ -146,6 +149,9 @@ impl<C> Config<C> {
     }
 }
 
+/// No random delays: where timers run out at any moment, they make no difference.
+const NO_SPREAD: &[(&str, &str)] = &[("spread", "1")];
+
 /// With the bully algorithm.
 pub static PLAIN: Entry<Coordinator<bully::Bully>> = Entry {
     info: Info {
@@ -174,6 +180,14 @@ pub static PLAIN: Entry<Coordinator<bully::Bully>> = Entry {
         )],
         options: &[LEASE],
         mutant: None,
+        claims: &[
+            // Clocks are read, so that there is no end to the states.
+            Check::new(2, LOCK).crashes(1).recoveries(1).bounded(36),
+            Check::new(3, LOCK).crashes(1).bounded(16),
+            Check::new(3, &[Property::FcfsHappenedBefore]).crashes(1).fails(10),
+        ],
+        deep: &[Check::new(3, LOCK).crashes(1).recoveries(1).bounded(16)],
+        ..Info::EMPTY
     },
     config: |setup| config(setup, (bully::PLAIN.config)(setup)?),
     clients: Entry::<Coordinator<bully::Bully>>::everyone,
@@ -187,6 +201,13 @@ pub static NO_LEASE: Entry<Coordinator<bully::Bully>> = Entry {
         summary: "elect a new coordinator when the old one crashes; trust the failure detector",
         model: Model { crashes: Crashes::Stop, ..PLAIN.info.model },
         options: &[],
+        claims: &[
+            Check::new(2, LOCK).crashes(1).bounded(60),
+            Check::new(3, LOCK).crashes(1).bounded(20),
+            Check::new(3, &[Property::FcfsHappenedBefore]).crashes(1).fails(9),
+        ],
+        deep: &[Check::new(3, LOCK).crashes(1).bounded(40)],
+        cases: &[],
         ..PLAIN.info
     },
     config: |setup| Ok((PLAIN.config)(setup)?.without_leases()),
@@ -207,6 +228,15 @@ pub static QUORUM: Entry<Coordinator<quorum_epoch::QuorumEpoch>> = Entry {
             PLAIN.info.fails[0],
         ],
         options: &[LEASE, quorum_epoch::SPREAD],
+        claims: &[
+            Check::new(2, SAFE).set(NO_SPREAD).crashes(1).recoveries(1).bounded(22),
+            Check::new(3, SAFE).set(NO_SPREAD).clients(0, 1).partitions(1).bounded(18),
+            Check::new(3, &[Property::NoDeadlock]).set(NO_SPREAD).crashes(2).timers(0).fails(3),
+            Check::new(3, &[Property::NoStarvation]).set(NO_SPREAD).crashes(2).timers(0).fails(3),
+            Check::new(3, &[Property::FcfsHappenedBefore]).set(NO_SPREAD).fails(13),
+        ],
+        deep: &[Check::new(3, SAFE).set(NO_SPREAD).partitions(1).bounded(12)],
+        cases: &[],
         ..PLAIN.info
     },
     config: |setup| {

@@ -33,11 +33,12 @@
 //! always finds that it wants to enter, and waits for ever. A crash of the memory stops everything,
 //! and so does that of a process whose turn it is and that wants to enter.
 
+use conclave_protocol::claims::Check;
 use conclave_protocol::{Charge, Ctx, Entry, Info, Model, Never, NodeId, Property, Protocol, Wrap};
 use serde::{Deserialize, Serialize};
 
 use super::shared_memory::{self, Memory, Msg, Register, Registers};
-use super::{Notice, Request};
+use super::{ALIKE, FREE, Notice, Request};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -126,6 +127,15 @@ pub static PLAIN: Entry<Dijkstra1965> = Entry {
         ],
         options: &[Wrap::OPTION],
         mutant: None,
+        claims: &[
+            Check::new(3, FREE).requests(2),
+            Check::new(4, FREE),
+            Check::new(3, &[Property::NoDeadlock]).endless().set(ALIKE),
+            Check::new(3, &[Property::NoStarvation]).endless().set(ALIKE).loops(50, 26),
+            Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(33),
+        ],
+        deep: &[Check::new(4, FREE).requests(2)],
+        ..Info::EMPTY
     },
     config: |setup| {
         shared_memory::check(setup)?;

@@ -40,13 +40,14 @@
 
 use std::time::Duration;
 
+use conclave_protocol::claims::Check;
 use conclave_protocol::{
     Charge, Ctx, Entry, Info, Links, Model, Never, NodeId, Opt, Property, Protocol, Setup, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
 use super::token_ring::at_least_two;
-use super::{Notice, Request};
+use super::{LIVE, Notice, Request};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -121,6 +122,15 @@ pub static PLAIN: Entry<SelfStabilizing> = Entry {
             },
         ],
         mutant: None,
+        claims: &[
+            Check::new(3, LIVE).timers(2),
+            Check::new(3, LIVE).set(&[("x", "1,2,3")]).timers(1),
+            Check::new(4, &[Property::Exclusion]).set(&[("x", "3,1,4,1")]).timers(2).fails(4),
+            Check::new(2, &[Property::FenceOrder]).fails(6),
+            Check::new(4, &[Property::FcfsHappenedBefore]).timers(0).talking().fails(4),
+        ],
+        deep: &[Check::new(3, LIVE).set(&[("x", "1,2,3")]).timers(2)],
+        ..Info::EMPTY
     },
     config: Config::new,
     clients: Entry::<SelfStabilizing>::everyone,
@@ -141,6 +151,21 @@ pub static SETTLED: Entry<SelfStabilizing> = Entry {
             FCFS,
         ],
         options: &[VALUES],
+        claims: &[
+            Check::new(3, &[Property::Exclusion, Property::NoDeadlock, Property::NoStarvation])
+                .timers(2),
+            Check::new(3, &[Property::Exclusion, Property::NoDeadlock, Property::NoStarvation])
+                .requests(2)
+                .timers(1),
+            Check::new(2, &[Property::FenceOrder]).fails(6),
+            Check::new(4, &[Property::FcfsHappenedBefore]).timers(0).talking().fails(4),
+        ],
+        deep: &[Check::new(
+            3,
+            &[Property::Exclusion, Property::NoDeadlock, Property::NoStarvation],
+        )
+        .timers(3)],
+        cases: &[],
         ..PLAIN.info
     },
     ..PLAIN

@@ -38,13 +38,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use conclave_protocol::claims::Check;
+use conclave_protocol::theory::{Case, Fits, Given, SIZES};
 use conclave_protocol::{
     Charge, Ctx, Entry, Info, Lamport as Clock, Model, Never, NodeId, NodeSet, Property, Protocol,
     Stamp,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, Request};
+use super::{Notice, ORDERED, Request, SAFE};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -109,6 +111,13 @@ pub static PLAIN: Entry<Lamport> = Entry {
         fails: &[],
         options: &[],
         mutant: None,
+        claims: &[Check::new(3, ORDERED), Check::new(2, ORDERED).requests(2)],
+        deep: &[Check::new(3, SAFE).requests(2).bounded(26)],
+        cases: &[
+            Case::new("idle", SIZES, Given::lone_among_equals).fits(&[Fits::LONE, Fits::EACH]),
+            Case::new("burst", SIZES, Given::all_at_once).fits(&[Fits::BURST]),
+        ],
+        ..Info::EMPTY
     },
     config: |_| Ok(Config { suppress: false }),
     clients: Entry::<Lamport>::everyone,
@@ -120,6 +129,12 @@ pub static ACK_SUPPRESSION: Entry<Lamport> = Entry {
         id: "mutex/lamport-ack-suppression",
         title: "Lamport's queue with fewer acknowledgements",
         summary: "any message later than a request acknowledges it",
+        claims: &[Check::new(3, ORDERED), Check::new(2, ORDERED).requests(2)],
+        deep: &[Check::new(3, SAFE).requests(2).bounded(26)],
+        cases: &[
+            Case::new("idle", SIZES, Given::lone_among_equals).fits(&[Fits::LONE, Fits::AT_MOST]),
+            Case::new("burst", SIZES, Given::all_at_once).fits(&[Fits::BURST]),
+        ],
         ..PLAIN.info
     },
     config: |_| Ok(Config { suppress: true }),

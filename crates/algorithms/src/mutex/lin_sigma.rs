@@ -52,6 +52,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use conclave_protocol::claims::Check;
+use conclave_protocol::theory::{Case, Fits, REPLICAS};
 use conclave_protocol::{
     Charge, Ctx, Entry, Info, Lamport, Model, Never, NodeId, Opt, Property, Protocol, Stamp, Time,
     Timing, Unfit,
@@ -59,7 +61,7 @@ use conclave_protocol::{
 use serde::{Deserialize, Serialize};
 
 use super::replicated_coordinator::{COORDINATORS, MAJORITY, group};
-use super::{Notice, Request};
+use super::{LOCK, Notice, Request};
 
 /// The state of a node: a client's part and a replica's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -212,6 +214,19 @@ pub static PLAIN: Entry<LinSigma> = Entry {
             },
         ],
         mutant: None,
+        claims: &[
+            // Clocks are read, so that there is no end to the states.
+            Check::new(3, LOCK).bounded(60),
+            Check::new(4, LOCK).set(&[("coordinators", "2")]).bounded(40),
+            Check::new(5, &[Property::FcfsHappenedBefore])
+                .set(&[("coordinators", "3"), ("lease", "0")])
+                .requests(2)
+                .fails(17),
+        ],
+        deep: &[Check::new(5, LOCK).set(&[("coordinators", "3")]).bounded(30)],
+        cases: &[Case::new("idle", REPLICAS, |given| given.lone(given.replicas(1), given.n("n")))
+            .fits(&[Fits::CLIENT])],
+        ..Info::EMPTY
     },
     config: |setup| {
         let (replicas, majority) = group(setup)?;

@@ -37,13 +37,15 @@
 
 use std::collections::VecDeque;
 
+use conclave_protocol::claims::Check;
+use conclave_protocol::theory::{Case, Experiment, Fits, Further, Given};
 use conclave_protocol::{
     Charge, Ctx, Entry, Info, Lamport, Model, Mutant, Never, NodeId, NodeSet, Property, Protocol,
-    Setup, Stamp, Unfit,
+    Setup, Stamp, Topology, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, Request};
+use super::{NO_STAMPS, Notice, Request, SAFE};
 use crate::quorum::{self, Quorums};
 
 /// The state of a node.
@@ -105,6 +107,20 @@ fn config(setup: &Setup) -> Result<Config, Unfit> {
     Ok(Config { quorums, own_vote_free: false, oldest_first: false })
 }
 
+const PLANES: Further = &[
+    &[("N", 21), ("K", 5)],
+    &[("N", 31), ("K", 6)],
+    &[("N", 57), ("K", 8)],
+    &[("N", 73), ("K", 9)],
+];
+const SQUARES: Further = &[&[("N", 25), ("s", 5)], &[("N", 36), ("s", 6)], &[("N", 81), ("s", 9)]];
+
+/// Point 1 of the Fano plane is inside, and the given node waits.
+fn handover_of_voters(given: &Given, waiter: u32) -> Vec<Experiment> {
+    let fano = Setup::new(Topology::complete(7)).with("quorum", "projective-plane");
+    vec![given.together(fano, &[(0, 0), (waiter, 10)])]
+}
+
 /// The basic algorithm.
 pub static PLAIN: Entry<Maekawa> = Entry {
     info: Info {
@@ -136,6 +152,28 @@ pub static PLAIN: Entry<Maekawa> = Entry {
         ],
         options: &[quorum::QUORUM],
         mutant: None,
+        claims: &[
+            Check::new(3, SAFE).requests(2),
+            Check::new(4, SAFE),
+            Check::new(3, &[Property::NoDeadlock]).fails(6),
+            Check::new(3, &[Property::NoStarvation]).fails(6),
+            Check::new(4, &[Property::FcfsHappenedBefore]).fails(21),
+            Check::unchecked(&[Property::FcfsTimestamp], NO_STAMPS),
+        ],
+        cases: &[
+            Case::new("idle-projective", PLANES, |given| {
+                given
+                    .lone_each(given.complete().with("quorum", "projective-plane"), 0..given.n("N"))
+            })
+            .fits(&[Fits::LONE]),
+            Case::new("idle-grid", SQUARES, |given| {
+                given.lone_each(given.complete().with("quorum", "grid"), 0..given.n("N"))
+            }),
+            // The Fano plane of the theory counts its points from one.
+            Case::new("handover-third-party-voter", &[], |given| handover_of_voters(given, 4)),
+            Case::new("handover-own-voter", &[], |given| handover_of_voters(given, 3)),
+        ],
+        ..Info::EMPTY
     },
     config,
     clients: Entry::<Maekawa>::everyone,
@@ -154,6 +192,15 @@ pub static LITERAL_003: Entry<Maekawa> = Entry {
                      protects nothing; and what it queues while inside is never served",
             breaks: Property::Exclusion,
         }),
+        claims: &[
+            Check::new(2, &[Property::Exclusion]).fails(6),
+            Check::new(3, &[Property::NoDeadlock]).fails(7),
+            Check::new(3, &[Property::NoStarvation]).fails(7),
+            Check::new(3, &[Property::FcfsHappenedBefore]).fails(5),
+            Check::unchecked(&[Property::FcfsTimestamp], NO_STAMPS),
+        ],
+        deep: &[],
+        cases: &[],
         ..PLAIN.info
     },
     config: |setup| Ok(Config { own_vote_free: true, ..config(setup)? }),
@@ -173,6 +220,16 @@ pub static TS_QUEUE: Entry<Maekawa> = Entry {
                      not taken back",
             breaks: Property::NoDeadlock,
         }),
+        claims: &[
+            Check::new(3, SAFE).requests(2),
+            Check::new(4, SAFE),
+            Check::new(3, &[Property::NoDeadlock]).fails(6),
+            Check::new(3, &[Property::NoStarvation]).fails(6),
+            Check::new(4, &[Property::FcfsHappenedBefore]).fails(15),
+            Check::unchecked(&[Property::FcfsTimestamp], NO_STAMPS),
+        ],
+        deep: &[],
+        cases: &[],
         ..PLAIN.info
     },
     config: |setup| Ok(Config { oldest_first: true, ..config(setup)? }),

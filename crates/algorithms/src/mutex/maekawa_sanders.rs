@@ -53,13 +53,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
 
+use conclave_protocol::claims::Check;
+use conclave_protocol::theory::{Case, Fits, QUORUMS};
 use conclave_protocol::{
     Charge, Ctx, Entry, Info, Lamport, Model, Mutant, Never, NodeId, Opt, Property, Protocol,
     Setup, Stamp, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, Request};
+use super::{LOCK, NO_STAMPS, Notice, Request, SAFE};
 use crate::quorum::{self, Quorums};
 
 /// The state of a node.
@@ -225,6 +227,19 @@ pub static PLAIN: Entry<MaekawaSanders> = Entry {
         ],
         options: &[quorum::QUORUM, NUMBERED],
         mutant: None,
+        claims: &[
+            Check::new(3, LOCK).requests(2),
+            Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(16),
+            Check::unchecked(&[Property::FcfsTimestamp], NO_STAMPS),
+        ],
+        deep: &[Check::new(4, LOCK)],
+        cases: &[
+            Case::new("idle", QUORUMS, |given| given.lone_each(given.quorums(), 0..given.n("N")))
+                .fits(&[Fits::LONE]),
+            Case::new("contended-bound", QUORUMS, |given| given.every_load(&given.quorums()))
+                .fits(&[Fits::AT_MOST]),
+        ],
+        ..Info::EMPTY
     },
     config,
     clients: Entry::<MaekawaSanders>::everyone,
@@ -238,6 +253,13 @@ pub static NUMBERED_VOTES: Entry<MaekawaSanders> = Entry {
         summary: "numbered votes tell which grant an inquiry or a failure is about",
         model: Model::RELIABLE,
         options: &[quorum::QUORUM],
+        claims: &[
+            Check::new(3, LOCK).requests(2),
+            Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(15),
+            Check::unchecked(&[Property::FcfsTimestamp], NO_STAMPS),
+        ],
+        deep: &[Check::new(4, LOCK)],
+        cases: &[],
         ..PLAIN.info
     },
     config: |setup| Ok(Config { numbered: true, ..config(setup)? }),
@@ -257,6 +279,14 @@ pub static ONE_FAIL: Entry<MaekawaSanders> = Entry {
                      that it is inquired about",
             breaks: Property::NoDeadlock,
         }),
+        claims: &[
+            Check::new(3, SAFE).requests(2),
+            Check::new(4, &[Property::NoDeadlock]).fails(13),
+            Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(16),
+            Check::unchecked(&[Property::FcfsTimestamp], NO_STAMPS),
+        ],
+        deep: &[],
+        cases: &[],
         ..PLAIN.info
     },
     config: |setup| Ok(Config { one_fail: true, ..config(setup)? }),

@@ -35,9 +35,12 @@
 //! blocks everybody, even if any majority will do: the votes it has, and those it is yet to get,
 //! are never given back. Votes must not be forgotten: a voter that is reset votes twice.
 
-use conclave_protocol::{Entry, Info, Opt, Setup, Unfit};
+use conclave_protocol::claims::Check;
+use conclave_protocol::theory::{Case, Fits, Given, SIZES};
+use conclave_protocol::{Entry, Info, Opt, Property, Setup, Unfit};
 
 use super::maekawa_sanders::{Config, MaekawaSanders, PLAIN};
+use super::{LOCK, NO_STAMPS};
 use crate::quorum::{Construction, Quorums};
 
 /// A fixed majority.
@@ -48,6 +51,13 @@ pub static FIXED: Entry<MaekawaSanders> = Entry {
         summary: "ask more than half of the nodes, always the same ones",
         text: include_str!("majority_permission.rs"),
         options: &[],
+        claims: &[
+            Check::new(3, LOCK).requests(2),
+            Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(16),
+            Check::unchecked(&[Property::FcfsTimestamp], NO_STAMPS),
+        ],
+        deep: &[Check::new(4, LOCK)],
+        cases: &[Case::new("idle", SIZES, Given::lone_among_equals).fits(&[Fits::LONE])],
         ..PLAIN.info
     },
     config: |setup| Ok(Config::unanimous(Quorums::new(Construction::Majority, setup.n())?)),
@@ -61,6 +71,13 @@ pub static ANY: Entry<MaekawaSanders> = Entry {
         title: "Permission of any majority",
         summary: "ask everybody and enter with the first majority of votes",
         options: &[REFUSALS],
+        claims: &[
+            Check::new(3, LOCK),
+            Check::new(3, &[Property::FcfsHappenedBefore]).fails(14),
+            Check::unchecked(&[Property::FcfsTimestamp], NO_STAMPS),
+        ],
+        deep: &[],
+        cases: &[],
         ..FIXED.info
     },
     config: any,

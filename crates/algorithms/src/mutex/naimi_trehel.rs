@@ -29,10 +29,12 @@
 //! request that comes along pointers through it. Order is that in which requests meet, not that in
 //! which they were made: of two, the one with the quicker way goes first.
 
+use conclave_protocol::claims::Check;
+use conclave_protocol::theory::{Case, Fits, Given, SIZES};
 use conclave_protocol::{Charge, Ctx, Entry, Info, Model, Never, NodeId, Property, Protocol};
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, Request};
+use super::{LOCK, Notice, Request};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -88,6 +90,14 @@ pub static PLAIN: Entry<NaimiTrehel> = Entry {
         )],
         options: &[super::HOLDER],
         mutant: None,
+        claims: &[
+            Check::new(3, LOCK).requests(2),
+            Check::new(4, LOCK).requests(2),
+            Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(9),
+        ],
+        deep: &[Check::new(5, LOCK)],
+        cases: &[Case::new("first", SIZES, Given::lone_non_holder).fits(&[Fits::ELSEWHERE])],
+        ..Info::EMPTY
     },
     config: |setup| Ok(Config { holder: super::holder(setup)? }),
     clients: Entry::<NaimiTrehel>::everyone,

@@ -32,12 +32,14 @@
 //! enough: p is handed 5, which is slow, and q is handed 6; q's request reaches p, which replies;
 //! then p's ticket comes, its request, older, reaches q, which replies too; both enter.
 
+use conclave_protocol::claims::Check;
+use conclave_protocol::theory::{Case, Fits, Given, SIZES};
 use conclave_protocol::{
     Charge, Ctx, Entry, Info, Model, Mutant, Never, NodeId, NodeSet, Property, Protocol, Stamp,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, Request};
+use super::{Notice, Request, SAFE, STAMPED};
 
 /// The server of tickets.
 const SERVER: NodeId = NodeId(0);
@@ -108,6 +110,13 @@ pub static PLAIN: Entry<PhysicalClockOrder> = Entry {
         )],
         options: &[],
         mutant: None,
+        claims: &[
+            Check::new(3, STAMPED).requests(2),
+            Check::new(3, &[Property::FcfsHappenedBefore]).talking().fails(9),
+        ],
+        deep: &[Check::new(4, SAFE)],
+        cases: &[Case::new("idle", SIZES, Given::lone_non_holder).fits(&[Fits::ELSEWHERE])],
+        ..Info::EMPTY
     },
     config: |_| Ok(Config { literal: false }),
     clients: Entry::<PhysicalClockOrder>::everyone,
@@ -125,6 +134,12 @@ pub static LITERAL: Entry<PhysicalClockOrder> = Entry {
             defect: "rule 3 replies while the own ticket, perhaps an older one, is under way",
             breaks: Property::Exclusion,
         }),
+        claims: &[
+            Check::new(2, &[Property::Exclusion]).fails(8),
+            Check::new(3, &[Property::FcfsHappenedBefore]).talking().fails(7),
+        ],
+        deep: &[],
+        cases: &[],
         ..PLAIN.info
     },
     config: |_| Ok(Config { literal: true }),

@@ -31,6 +31,8 @@
 
 use std::collections::BTreeMap;
 
+use conclave_protocol::claims::Check;
+use conclave_protocol::theory::{Asks, Case, Experiment, Fits, Further, Given, Scope, T};
 use conclave_protocol::{
     Charge, Ctx, Entry, Info, Lamport, Model, Mutant, Never, NodeId, Opt, Property, Protocol,
     Setup, Stamp, Unfit,
@@ -74,6 +76,36 @@ pub enum Msg {
     Reply(u32),
 }
 
+const UNITS: Further =
+    &[&[("N", 2), ("K", 1)], &[("N", 5), ("K", 4)], &[("N", 9), ("K", 4)], &[("N", 20), ("K", 7)]];
+const REPEATED: Further = &[
+    &[("N", 5), ("K", 3), ("R", 1)],
+    &[("N", 7), ("K", 4), ("R", 5)],
+    &[("N", 12), ("K", 5), ("R", 9)],
+];
+
+/// `K` units for `N` nodes.
+fn with_units(given: &Given) -> Setup {
+    given.complete().with("units", given.n("K"))
+}
+
+/// `K-1` nodes stay inside while another comes and goes.
+fn beside_holders(given: &Given) -> Vec<Experiment> {
+    let (others, rounds) = (given.n("K") - 1, given.n("R"));
+    let last = given.n("N") - 1;
+    let asks: Vec<_> = (0..others)
+        .map(|node| (node, 0))
+        .chain((0..rounds).map(|round| (last, 10 + 100 * round)))
+        .collect();
+    let mut beside = given.planned(with_units(given), &asks);
+    if let Asks::Planned(asks) = &mut beside.runs[0].asks {
+        for ask in &mut asks[..others as usize] {
+            ask.hold = Some(T * 100 * (rounds + 1));
+        }
+    }
+    vec![beside.about(Scope::Node(NodeId(last)))]
+}
+
 /// The algorithm as published.
 pub static PLAIN: Entry<RaymondK> = Entry {
     info: Info {
@@ -99,6 +131,21 @@ pub static PLAIN: Entry<RaymondK> = Entry {
         ],
         options: &[Opt { name: "units", default: "2", help: "how many may be inside at once" }],
         mutant: None,
+        claims: &[
+            Check::new(3, &[Property::Exclusion, Property::NoDeadlock, Property::NoStarvation]),
+            Check::new(2, &[Property::Exclusion, Property::NoDeadlock, Property::NoStarvation])
+                .set(&[("units", "1")])
+                .requests(2),
+            Check::new(3, &[Property::FenceOrder]).fails(6),
+            Check::new(3, &[Property::FcfsHappenedBefore]).fails(5),
+        ],
+        deep: &[Check::new(3, &[Property::Exclusion]).requests(2)],
+        cases: &[
+            Case::new("idle", UNITS, |given| given.lone_each(with_units(given), 0..given.n("N")))
+                .fits(&[Fits::LONE]),
+            Case::new("repeated-beside-K-1-holders", REPEATED, beside_holders),
+        ],
+        ..Info::EMPTY
     },
     config: |setup| Ok(Config { units: units(setup)?, naive: false }),
     clients: Entry::<RaymondK>::everyone,
@@ -116,6 +163,13 @@ pub static NAIVE: Entry<RaymondK> = Entry {
             defect: "rule 1 forgets the replies still owed to earlier requests",
             breaks: Property::Exclusion,
         }),
+        claims: &[
+            Check::new(3, &[Property::Exclusion]).requests(2).fails(13),
+            Check::new(3, &[Property::FenceOrder]).fails(6),
+            Check::new(3, &[Property::FcfsHappenedBefore]).fails(5),
+        ],
+        deep: &[],
+        cases: &[],
         ..PLAIN.info
     },
     config: |setup| Ok(Config { units: units(setup)?, naive: true }),

@@ -55,13 +55,15 @@
 
 use std::collections::VecDeque;
 
+use conclave_protocol::claims::Check;
+use conclave_protocol::theory::{Case, DISTANCES, Fits, Further, SIZES};
 use conclave_protocol::{
-    Charge, Ctx, Entry, Info, Links, Model, Mutant, Never, NodeId, NodeSet, Property, Protocol,
-    Wrap,
+    Channels, Charge, Ctx, Entry, Info, Links, Model, Mutant, Never, NodeId, NodeSet, Property,
+    Protocol, Topology, Wrap,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, Request};
+use super::{ALIKE, FREE, LIVE, LOCK, Notice, Request};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -116,6 +118,8 @@ pub enum Msg {
     },
 }
 
+const STARS: Further = &[&[("N", 3)], &[("N", 4)], &[("N", 20)]];
+
 /// The algorithm as published, without its treatment of crashes.
 pub static PLAIN: Entry<RaymondTree> = Entry {
     info: Info {
@@ -139,6 +143,27 @@ pub static PLAIN: Entry<RaymondTree> = Entry {
         )],
         options: &[super::HOLDER, Wrap::OPTION],
         mutant: None,
+        claims: &[
+            Check::new(3, LOCK).requests(2),
+            Check::new(4, LOCK),
+            Check::new(4, LOCK).shape("line"),
+            Check::new(4, LIVE).shape("line").endless().set(ALIKE),
+            Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(9),
+        ],
+        deep: &[Check::new(4, LOCK).requests(2)],
+        cases: &[
+            Case::new("distance-d", DISTANCES, |given| given.lone_at_distance(given.n("d")))
+                .fits(&[Fits::LONE]),
+            Case::new("chain-ends", SIZES, |given| given.lone_at_distance(given.n("N") - 1)),
+            Case::new("star-leaf-to-leaf", STARS, |given| {
+                given.lone_each(given.shaped(Topology::star).with("holder", 1), 2..given.n("N"))
+            }),
+            Case::new("burst-chain", SIZES, |given| given.burst(given.shaped(Topology::line)))
+                .fits(&[Fits::BURST_ON_LINE]),
+            Case::new("burst-star", SIZES, |given| given.burst(given.shaped(Topology::star)))
+                .fits(&[Fits::BURST_ON_STAR]),
+        ],
+        ..Info::EMPTY
     },
     config: |setup| {
         let (holder, wrap) = (super::holder(setup)?, Wrap::of(setup)?);
@@ -154,6 +179,15 @@ pub static RESTART: Entry<RaymondTree> = Entry {
         title: "Raymond's tree with restart",
         summary: "a node that comes back asks its neighbours where the token is and who waits",
         model: Model { links: Links::Tree, ..Model::FIFO },
+        claims: &[
+            Check::new(3, LOCK).requests(2),
+            Check::new(4, LOCK),
+            Check::new(4, LOCK).shape("line"),
+            Check::new(4, LIVE).shape("line").endless().set(ALIKE),
+            Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(9),
+        ],
+        deep: &[Check::new(4, LOCK).requests(2)],
+        cases: &[],
         ..PLAIN.info
     },
     config: |setup| Ok(Config { restart: true, ..(PLAIN.config)(setup)? }),
@@ -176,6 +210,25 @@ pub static GREEDY: Entry<RaymondTree> = Entry {
             defect: "rule 5 takes the parent off the list only when nobody else is on it",
             breaks: Property::NoStarvation,
         }),
+        claims: &[
+            Check::new(3, FREE).requests(2),
+            Check::new(4, FREE),
+            Check::new(4, &[Property::NoDeadlock]).shape("line").endless().set(ALIKE),
+            Check::new(3, &[Property::NoStarvation])
+                .shape("line")
+                .channels(Channels::Fifo)
+                .endless()
+                .set(ALIKE)
+                .loops(17, 9),
+            // A single one that asks again is enough if its request overtakes the token.
+            Check::new(3, &[Property::NoStarvation])
+                .shape("line")
+                .endless()
+                .set(ALIKE)
+                .loops(15, 9),
+        ],
+        deep: &[Check::new(4, FREE).requests(2)],
+        cases: &[],
         ..PLAIN.info
     },
     config: |setup| Ok(Config { greedy: true, ..(PLAIN.config)(setup)? }),

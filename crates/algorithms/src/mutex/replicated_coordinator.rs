@@ -47,13 +47,17 @@
 
 use std::time::Duration;
 
+use conclave_protocol::claims::Check;
+use conclave_protocol::theory::{
+    About, Ask, Asks, Case, Experiment, Fits, Further, Given, Provided, REPLICAS, Scope, T,
+};
 use conclave_protocol::{
-    Charge, Crashes, Ctx, Entry, Info, Model, NodeId, NodeSet, Opt, Property, Protocol, Setup,
-    Time, Unfit, Wrap,
+    Channels, Charge, Crashes, Ctx, Entry, Info, Model, NodeId, NodeSet, Opt, Property, Protocol,
+    Setup, Time, Topology, Unfit, Wrap,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, Request};
+use super::{Notice, Request, SAFE};
 
 /// The state of a node: a client's part and a coordinator's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -244,6 +248,68 @@ fn config(setup: &Setup, persist: bool) -> Result<Config, Unfit> {
     })
 }
 
+/// Clients that meet again and again. They wait for all replies to an attempt before the next, so
+/// that on FIFO links no more than two attempts are under way, which three numbers tell apart.
+const MEETING: &[(&str, &str)] = &[("wrap", "3"), ("timeout", "0"), ("backoff", "constant")];
+/// The same with the numbers of the catalogue's story.
+const MEETING_FOUR: &[(&str, &str)] = &[
+    ("wrap", "3"),
+    ("timeout", "0"),
+    ("backoff", "constant"),
+    ("coordinators", "4"),
+    ("mode", "ask-all"),
+];
+/// Clients that draw by lot how long to wait.
+const DRAWING: &[(&str, &str)] = &[("wrap", "3"), ("timeout", "0"), ("base", "1")];
+
+/// A client that is no coordinator asks a majority.
+const ASKING_A_MAJORITY: Fits = Fits {
+    about: About::Lone,
+    when: |seen| {
+        let all = seen.option("mode") == Some("ask-all");
+        seen.lone_client().filter(|_| !all).map(|_| Vec::new())
+    },
+};
+const ATTEMPTS: Further =
+    &[&[("m", 2), ("k", 1)], &[("m", 2), ("k", 4)], &[("m", 3), ("k", 2)], &[("m", 4), ("k", 3)]];
+const PARTIAL_ATTEMPTS: Further = &[
+    &[("m", 2), ("k", 3), ("g", 1)],
+    &[("m", 2), ("k", 3), ("g", 2)],
+    &[("m", 3), ("k", 2), ("g", 1)],
+    &[("m", 3), ("k", 2), ("g", 2)],
+];
+
+/// A client holds the coordinators for so long that another has to try several times. When it
+/// tries, and whom it asks, is up to chance.
+fn attempts(given: &Given) -> Vec<Experiment> {
+    let (m, k) = (given.n("m"), given.n("k"));
+    let g = given.optional("g").unwrap_or(0);
+    let n = 2 * m - 1;
+    let (holder, node) = (n, n + 1);
+    let setup = Setup::new(Topology::complete(n + 2));
+    // Grants that fail are those of coordinators that the holder has not asked.
+    let targets = if g == 0 { "fixed" } else { "random" };
+    let setup = setup.with("coordinators", n).with("majority", m).with("targets", targets);
+    let mut attempts = given.together(setup, &[(node, 10)]);
+    let run = attempts.runs.remove(0);
+    for seed in 0..4000_u32 {
+        let mut run = run.clone();
+        run.seed = u64::from(seed);
+        if let Asks::Planned(asks) = &mut run.asks
+            && k > 1
+        {
+            let hold = Some(T * (8 + 3 * (seed % 10)));
+            asks.push(Ask { node: NodeId(holder), at: Time::ZERO, hold });
+        }
+        attempts.runs.push(run);
+    }
+    let (targets, attempted) = (u64::from(m), u64::from(k));
+    let node = NodeId(node);
+    let grants = u64::from(m + g);
+    attempts.provided = Provided::Attempts { node, targets, attempts: attempted, grants };
+    vec![attempts.about(Scope::Node(node))]
+}
+
 /// Coordinators that forget on a crash.
 pub static PLAIN: Entry<ReplicatedCoordinator> = Entry {
     info: Info {
@@ -291,6 +357,47 @@ pub static PLAIN: Entry<ReplicatedCoordinator> = Entry {
             Wrap::OPTION,
         ],
         mutant: None,
+        claims: &[
+            Check::new(3, SAFE).timers(4),
+            Check::new(5, SAFE).set(&[("coordinators", "3")]).timers(1),
+            Check::new(4, &[Property::NoDeadlock])
+                .channels(Channels::Fifo)
+                .set(MEETING)
+                .loops(37, 2),
+            Check::new(4, &[Property::NoDeadlock])
+                .channels(Channels::Fifo)
+                .set(DRAWING)
+                .loops(99, 64),
+            // Here somebody always enters, but not everybody.
+            Check::new(3, &[Property::NoStarvation])
+                .channels(Channels::Fifo)
+                .endless()
+                .set(MEETING)
+                .loops(40, 16),
+            Check::new(3, &[Property::NoStarvation])
+                .channels(Channels::Fifo)
+                .endless()
+                .set(DRAWING)
+                .loops(59, 35),
+            Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(10),
+        ],
+        deep: &[
+            Check::new(4, SAFE).timers(2),
+            Check::new(6, &[Property::NoDeadlock])
+                .channels(Channels::Fifo)
+                .set(MEETING_FOUR)
+                .loops(66, 2),
+        ],
+        cases: &[
+            Case::new("idle-ask-m", REPLICAS, |given| {
+                let setup = given.replicas(1).with("majority", given.n("m")).with("mode", "ask-m");
+                given.lone(setup, given.n("n"))
+            })
+            .fits(&[ASKING_A_MAJORITY]),
+            Case::new("k-attempts-no-partial", ATTEMPTS, attempts),
+            Case::new("k-attempts-g-partial", PARTIAL_ATTEMPTS, attempts),
+        ],
+        ..Info::EMPTY
     },
     config: |setup| config(setup, false),
     clients: |config, n| config.coordinators..n,
@@ -303,6 +410,32 @@ pub static PERSISTENT: Entry<ReplicatedCoordinator> = Entry {
         title: "Replicated coordinators with stable storage",
         summary: "as replicated coordinators, but grants are written down and survive a crash",
         model: Model { crashes: Crashes::Recover, ..Model::RELIABLE },
+        claims: &[
+            Check::new(3, SAFE).crashes(1).recoveries(1).timers(3),
+            Check::new(5, SAFE).set(&[("coordinators", "3")]).crashes(1).recoveries(1).timers(0),
+            Check::new(4, &[Property::NoDeadlock])
+                .channels(Channels::Fifo)
+                .set(MEETING)
+                .loops(38, 4),
+            Check::new(4, &[Property::NoDeadlock])
+                .channels(Channels::Fifo)
+                .set(DRAWING)
+                .loops(99, 64),
+            // Here somebody always enters, but not everybody.
+            Check::new(3, &[Property::NoStarvation])
+                .channels(Channels::Fifo)
+                .endless()
+                .set(MEETING)
+                .loops(40, 16),
+            Check::new(3, &[Property::NoStarvation])
+                .channels(Channels::Fifo)
+                .endless()
+                .set(DRAWING)
+                .loops(59, 35),
+            Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(10),
+        ],
+        deep: &[],
+        cases: &[],
         ..PLAIN.info
     },
     config: |setup| config(setup, true),

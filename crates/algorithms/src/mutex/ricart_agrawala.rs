@@ -46,13 +46,15 @@
 //! and enters. A crashed node that comes back knows nothing of the requests it has answered; it has
 //! to join anew (`mutex/ricart-agrawala-membership`).
 
+use conclave_protocol::claims::Check;
+use conclave_protocol::theory::{Case, Experiment, Fits, Given, SIZES, Scope};
 use conclave_protocol::{
     Charge, Crashes, Ctx, Detector, Entry, Lamport, Model, Never, NodeId, NodeSet, Property,
     Protocol, Stamp,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, ORDERED, Request, STAMPED};
+use super::{Notice, ORDERED, Request, SAFE, STAMPED};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -252,12 +254,31 @@ pub static PLAIN: Entry<RicartAgrawala> =
         )
         .text(include_str!("ricart_agrawala.rs"))
         .model(Model::RELIABLE)
-        .holds(ORDERED);
+        .holds(ORDERED)
+        .claims(&[Check::new(3, ORDERED).requests(2)])
+        .deep(&[Check::new(4, SAFE)])
+        .cases(&[
+            Case::new("idle", SIZES, Given::lone_among_equals).fits(&[Fits::LONE, Fits::EACH]),
+            Case::new("idle-serial-medium", SIZES, |given| {
+                given.lone_among_equals().into_iter().map(Experiment::serial).collect()
+            })
+            .fits(&[Fits::SERIAL]),
+            Case::new("idle-hardware-multicast", SIZES, |given| {
+                let lone = given.lone_among_equals().into_iter();
+                lone.map(|experiment| experiment.about(Scope::Transmissions)).collect()
+            }),
+            Case::new("burst", SIZES, Given::all_at_once).fits(&[Fits::BURST]),
+        ]);
 
 /// The same, for a medium on which a message to all is one transmission: an entry takes N of them.
 pub static MULTICAST: Entry<RicartAgrawala> = PLAIN
     .variant("mutex/ricart-agrawala-multicast", "Ricart–Agrawala by multicast")
-    .summary("one multicast asks everybody; N transmissions an entry");
+    .summary("one multicast asks everybody; N transmissions an entry")
+    .claims(&[Check::new(3, ORDERED)])
+    .deep(&[Check::new(3, ORDERED).requests(2)])
+    .cases(&[
+        Case::of("mutex/ricart-agrawala", "idle-hardware-multicast").fits(&[Fits::MULTICAST])
+    ]);
 
 /// With a perfect failure detector, a crashed node grants everything.
 pub static FD: Entry<RicartAgrawala> = PLAIN
@@ -268,7 +289,9 @@ pub static FD: Entry<RicartAgrawala> = PLAIN
          24(1), 1981, section on node failures",
     )
     .model(Model { crashes: Crashes::Stop, detector: Detector::Perfect, ..Model::RELIABLE })
-    .config(|_| Ok(Config::DETECTOR));
+    .config(|_| Ok(Config::DETECTOR))
+    .claims(&[Check::new(3, ORDERED).crashes(1)])
+    .deep(&[Check::new(3, ORDERED).crashes(2)]);
 
 /// Replies carry no time, as they were first published.
 pub static BARE_REPLY: Entry<RicartAgrawala> = PLAIN
@@ -280,7 +303,12 @@ pub static BARE_REPLY: Entry<RicartAgrawala> = PLAIN
         "p0 asks, and hears of nobody else's request; p1 learns of p0's by a reply that names no \
          time, asks with an equal or lower time than p0, and goes first",
     )])
-    .config(|_| Ok(Config::BARE_REPLY));
+    .config(|_| Ok(Config::BARE_REPLY))
+    .claims(&[
+        Check::new(3, STAMPED).requests(2),
+        Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(13),
+    ])
+    .deep(&[Check::new(4, SAFE)]);
 
 /// Rule 4 replies to one deferred node only.
 pub static NOTIFY_ONE: Entry<RicartAgrawala> = PLAIN
@@ -292,7 +320,11 @@ pub static NOTIFY_ONE: Entry<RicartAgrawala> = PLAIN
         Property::NoDeadlock,
     )
     .holds(&[Property::Exclusion])
-    .config(|_| Ok(Config::with(Mutation::NotifyOne)));
+    .config(|_| Ok(Config::with(Mutation::NotifyOne)))
+    .claims(&[
+        Check::new(3, &[Property::Exclusion]).requests(2),
+        Check::new(3, &[Property::NoDeadlock]).fails(14),
+    ]);
 
 /// Rule 2 does not break ties by id.
 pub static NO_TIE_BREAK: Entry<RicartAgrawala> = PLAIN
@@ -303,7 +335,12 @@ pub static NO_TIE_BREAK: Entry<RicartAgrawala> = PLAIN
         "rule 2 compares times only, so that equal ones both get their replies",
         Property::Exclusion,
     )
-    .config(|_| Ok(Config::with(Mutation::NoTieBreak)));
+    .config(|_| Ok(Config::with(Mutation::NoTieBreak)))
+    .claims(&[
+        Check::new(2, &[Property::Exclusion]).fails(6),
+        Check::new(3, &[Property::Exclusion]).fails(10),
+    ])
+    .deep(&[Check::new(4, &[Property::Exclusion]).requests(2).fails(14)]);
 
 #[cfg(test)]
 mod tests {

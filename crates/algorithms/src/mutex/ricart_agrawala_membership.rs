@@ -37,13 +37,14 @@
 
 use std::collections::BTreeMap;
 
+use conclave_protocol::claims::Check;
 use conclave_protocol::{
     Charge, Ctx, Entry, Info, Lamport, Model, Mutant, Never, NodeId, NodeSet, Opt, Property,
     Protocol, Setup, Stamp, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, Request};
+use super::{LOCK, Notice, Request, SAFE};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -146,6 +147,20 @@ pub static PLAIN: Entry<RicartAgrawalaMembership> = Entry {
             help: "how many nodes are members at first; the others have to join",
         }],
         mutant: None,
+        claims: &[
+            Check::new(3, LOCK).requests(2),
+            Check::new(3, LOCK).set(&[("members", "2")]).joins(1),
+            // Who is no member waits until it is one, which it may never ask to be.
+            Check::new(3, SAFE).set(&[("members", "2")]).clients(0, 3).joins(1),
+            Check::new(3, SAFE).leaves(1),
+            Check::new(3, &[Property::FcfsHappenedBefore])
+                .set(&[("members", "2")])
+                .clients(0, 3)
+                .joins(1)
+                .fails(14),
+        ],
+        deep: &[Check::new(3, SAFE).set(&[("members", "2")]).clients(0, 3).joins(1).leaves(1)],
+        ..Info::EMPTY
     },
     config: |setup| Ok(Config { members: members(setup)?, no_cs: false }),
     clients: |config, _| 0..config.members,
@@ -163,6 +178,20 @@ pub static NO_CS: Entry<RicartAgrawalaMembership> = Entry {
             defect: "rule 5 adds the newcomer to the sponsor's view only",
             breaks: Property::Exclusion,
         }),
+        claims: &[
+            Check::new(3, &[Property::Exclusion])
+                .set(&[("members", "2")])
+                .clients(0, 3)
+                .joins(1)
+                .fails(11),
+            Check::new(3, &[Property::FcfsHappenedBefore])
+                .set(&[("members", "2")])
+                .clients(0, 3)
+                .joins(1)
+                .fails(8),
+        ],
+        deep: &[],
+        cases: &[],
         ..PLAIN.info
     },
     config: |setup| Ok(Config { members: members(setup)?, no_cs: true }),

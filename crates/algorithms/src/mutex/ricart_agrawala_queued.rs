@@ -33,12 +33,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use conclave_protocol::claims::Check;
+use conclave_protocol::theory::{About, Case, Fits, SIZES};
 use conclave_protocol::{
     Charge, Ctx, Entry, Info, Lamport, Model, Never, NodeId, Opt, Property, Protocol, Stamp,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, Request};
+use super::{Notice, ORDERED, Request};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -109,6 +111,12 @@ pub enum Timer {
     Probe,
 }
 
+/// A client that asks again, or is sent to the queue more than once, costs more.
+const UNPROBED: Fits = Fits {
+    about: About::Burst,
+    when: |seen| seen.burst().filter(|_| seen.option("probe") == Some("0")),
+};
+
 /// The algorithm with `Queued` and probes.
 pub static PLAIN: Entry<RicartAgrawalaQueued> = Entry {
     info: Info {
@@ -133,6 +141,14 @@ pub static PLAIN: Entry<RicartAgrawalaQueued> = Entry {
             help: "how many T between two probes of a queued request; 0 for no probes",
         }],
         mutant: None,
+        claims: &[Check::new(3, ORDERED).timers(1), Check::new(2, ORDERED)],
+        deep: &[Check::new(3, ORDERED).timers(2)],
+        cases: &[
+            // Only deferrals are announced; no client asks again whether it is still in the queue.
+            Case::new("burst", SIZES, |given| given.burst(given.complete().with("probe", 0)))
+                .fits(&[UNPROBED]),
+        ],
+        ..Info::EMPTY
     },
     config: |setup| {
         let answer = setup.delay * 2 + setup.processing;

@@ -26,12 +26,14 @@
 //! request is lost on the way to the holder may wait for ever. Order is by place on the circle, not
 //! by time.
 
+use conclave_protocol::claims::Check;
+use conclave_protocol::theory::{Case, Fits, Given, SIZES};
 use conclave_protocol::{
     Charge, Ctx, Entry, Info, Lamport, Model, Never, NodeId, Property, Protocol, Stamp,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, Request};
+use super::{LOCK, Notice, Request};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -97,6 +99,19 @@ pub static PLAIN: Entry<RicartAgrawalaToken> = Entry {
         )],
         options: &[super::HOLDER],
         mutant: None,
+        claims: &[
+            Check::new(3, LOCK),
+            Check::new(2, LOCK).requests(2),
+            Check::new(3, &[Property::FcfsHappenedBefore]).fails(5),
+        ],
+        deep: &[Check::new(3, LOCK).requests(2)],
+        cases: &[
+            Case::new("non-holder", SIZES, Given::lone_non_holder)
+                .fits(&[Fits::ELSEWHERE, Fits::AT_MOST]),
+            Case::new("holder", SIZES, |given| given.lone(given.complete(), 0))
+                .fits(&[Fits::AT_HOLDER]),
+        ],
+        ..Info::EMPTY
     },
     config: |setup| Ok(Config { holder: super::holder(setup)? }),
     clients: Entry::<RicartAgrawalaToken>::everyone,

@@ -31,13 +31,15 @@
 //! crashed node keeps the permissions it had: those who need one wait for ever, and so does
 //! somebody after the loss of a message.
 
+use conclave_protocol::claims::Check;
+use conclave_protocol::theory::{Case, Fits, Further, Given, SIZES, Scope};
 use conclave_protocol::{
     Charge, Ctx, Entry, Info, Lamport, Model, Never, NodeId, NodeSet, Opt, Property, Protocol,
     Stamp, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, Request};
+use super::{LOCK, NO_STAMPS, Notice, Request, SAFE};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -78,6 +80,9 @@ pub enum Msg {
     },
 }
 
+const FIRST_ENTRIES: Further =
+    &[&[("N", 2), ("i", 1)], &[("N", 5), ("i", 3)], &[("N", 20), ("i", 13)]];
+
 /// The algorithm as published.
 pub static PLAIN: Entry<RoucairolCarvalho> = Entry {
     info: Info {
@@ -111,6 +116,32 @@ pub static PLAIN: Entry<RoucairolCarvalho> = Entry {
             help: "where a pair's permission lies at first: with the lower id, or with none",
         }],
         mutant: None,
+        claims: &[
+            Check::new(3, LOCK).requests(2),
+            Check::new(4, LOCK),
+            Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(7),
+            Check::unchecked(&[Property::FcfsTimestamp], NO_STAMPS),
+        ],
+        deep: &[Check::new(4, SAFE).requests(2)],
+        cases: &[
+            Case::new("first-entry-of-id-i", FIRST_ENTRIES, |given| {
+                given.lone(given.complete(), given.n("i"))
+            })
+            .fits(&[Fits::LONE]),
+            Case::new("repeat", SIZES, |given| {
+                let last = given.n("N") - 1;
+                let twice = given.planned(given.complete(), &[(last, 0), (last, 200)]);
+                vec![twice.about(Scope::Entry(1))]
+            }),
+            Case::new("alternate", SIZES, |given| {
+                let last = given.n("N") - 1;
+                let plan = [(0, 0), (last, 200), (0, 400), (last, 600)];
+                let turns = given.planned(given.complete(), &plan);
+                vec![turns.clone().about(Scope::Entry(2)), turns.about(Scope::Entry(3))]
+            }),
+            Case::new("burst", SIZES, Given::all_at_once).fits(&[Fits::BURST]),
+        ],
+        ..Info::EMPTY
     },
     config: |setup| match setup.option("initial", "lower".to_owned())?.as_str() {
         "lower" => Ok(Config { lower: true }),

@@ -32,10 +32,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use conclave_protocol::claims::Check;
+use conclave_protocol::theory::{Case, Fits, Given, SIZES};
 use conclave_protocol::{Charge, Ctx, Entry, Info, Model, Never, NodeId, Property, Protocol};
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, Request};
+use super::{LOCK, Notice, Request};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -93,6 +95,19 @@ pub static PLAIN: Entry<SuzukiKasami> = Entry {
         )],
         options: &[super::HOLDER],
         mutant: None,
+        claims: &[
+            Check::new(3, LOCK).requests(2),
+            Check::new(3, &[Property::FcfsHappenedBefore]).fails(5),
+        ],
+        deep: &[Check::new(4, LOCK)],
+        cases: &[
+            Case::new("non-holder", SIZES, Given::lone_non_holder)
+                .fits(&[Fits::ELSEWHERE, Fits::AT_MOST]),
+            Case::new("holder", SIZES, |given| given.lone(given.complete(), 0))
+                .fits(&[Fits::AT_HOLDER]),
+            Case::new("burst", SIZES, Given::all_at_once).fits(&[Fits::BURST]),
+        ],
+        ..Info::EMPTY
     },
     config: |setup| Ok(Config { holder: super::holder(setup)? }),
     clients: Entry::<SuzukiKasami>::everyone,

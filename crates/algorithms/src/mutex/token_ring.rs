@@ -23,12 +23,18 @@
 //! The ring has to have a direction. If nodes may hand the token to either neighbour, two of them
 //! can pass it to and fro for ever, and everybody else starves.
 
+use std::time::Duration;
+
+use conclave_protocol::claims::Check;
+use conclave_protocol::theory::{
+    Asks, Case, Experiment, Fits, Further, RING_DISTANCES, Run, SIZES, Scope, at,
+};
 use conclave_protocol::{
     Charge, Ctx, Entry, Info, Links, Model, Mutant, Never, NodeId, Property, Protocol, Setup, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, Request};
+use super::{LOCK, Notice, Request, SAFE};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -108,6 +114,9 @@ pub enum Msg {
     },
 }
 
+const REVOLUTIONS: Further =
+    &[&[("N", 2), ("R", 1)], &[("N", 7), ("R", 10)], &[("N", 30), ("R", 4)]];
+
 /// The perpetual token.
 pub static PLAIN: Entry<TokenRing> = Entry {
     info: Info {
@@ -129,6 +138,33 @@ pub static PLAIN: Entry<TokenRing> = Entry {
         )],
         options: &[super::HOLDER],
         mutant: None,
+        claims: &[
+            Check::new(3, LOCK).requests(2),
+            Check::new(4, LOCK).requests(2),
+            Check::new(4, &[Property::FcfsHappenedBefore]).talking().fails(4),
+        ],
+        deep: &[Check::new(5, LOCK).requests(2)],
+        cases: &[
+            Case::new("saturated", SIZES, |given| {
+                vec![given.closed_loop(given.ring(), 6, Duration::ZERO).about(Scope::EachEntry)]
+            })
+            .fits(&[Fits::SATURATED]),
+            Case::new("idle-revolutions", REVOLUTIONS, |given| {
+                let mut run = Run::new(given.ring(), Asks::Planned(Vec::new()), None);
+                run.served = false;
+                // The token goes on at every multiple of T.
+                run.until = Some(at(given.n("N") * given.n("R") - 1));
+                vec![Experiment::of(run)]
+            }),
+            Case::new("distance-d", RING_DISTANCES, |given| {
+                vec![given.together(given.ring(), &[(given.n("d"), 0)]).about(Scope::Entry(0))]
+            })
+            .fits(&[Fits::ELSEWHERE]),
+            Case::new("just-missed", SIZES, |given| {
+                vec![given.together(given.ring(), &[(0, 0)]).about(Scope::WhileWaiting)]
+            }),
+        ],
+        ..Info::EMPTY
     },
     config: |setup| Config::new(setup, false),
     clients: Entry::<TokenRing>::everyone,
@@ -149,6 +185,13 @@ pub static BIDIRECTIONAL: Entry<TokenRing> = Entry {
             defect: "rules 2 and 3 send the token to either neighbour",
             breaks: Property::NoStarvation,
         }),
+        claims: &[
+            Check::new(3, SAFE).requests(2),
+            Check::new(4, SAFE).requests(2),
+            Check::new(3, &[Property::NoStarvation]).loops(3, 1),
+        ],
+        deep: &[],
+        cases: &[],
         ..PLAIN.info
     },
     config: |setup| Config::new(setup, true),

@@ -57,11 +57,14 @@ mod message;
 
 use std::time::Duration;
 
+use conclave_protocol::claims::Check;
 use conclave_protocol::{
     Channels, Charge, Crashes, Ctx, Detector, Entry, Info, Model, NodeId, NodeSet, Opt, Property,
     Protocol, Timing, Unfit,
 };
 use serde::{Deserialize, Serialize};
+
+use super::{LOCK, SAFE};
 
 pub use self::message::{Msg, Verdict, View};
 use super::token_ring::Serial;
@@ -189,6 +192,15 @@ pub static PLAIN: Entry<FaultTolerant> = Entry {
             },
         ],
         mutant: None,
+        claims: &[
+            // The token counts its hand-overs, so that there is no end to the states.
+            Check::new(3, LOCK).bounded(20),
+            Check::new(3, LOCK).crashes(1).bounded(16),
+            Check::new(2, LOCK).crashes(1).recoveries(1).bounded(30),
+            Check::new(4, &[Property::FcfsHappenedBefore]).talking().fails(4),
+        ],
+        deep: &[Check::new(3, SAFE).crashes(1).recoveries(1).bounded(14)],
+        ..Info::EMPTY
     },
     config: |setup| {
         let n = setup.n();

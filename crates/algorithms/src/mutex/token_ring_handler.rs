@@ -28,13 +28,14 @@
 
 use std::time::Duration;
 
+use conclave_protocol::claims::Check;
 use conclave_protocol::{
     Charge, Ctx, Entry, Info, Links, Model, Mutant, NodeId, Opt, Property, Protocol, Setup, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
 use super::token_ring::at_least_two;
-use super::{Notice, Request};
+use super::{LOCK, Notice, Request, SAFE};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -112,6 +113,13 @@ pub static HANDLER: Entry<TokenHandler> = Entry {
             },
         ],
         mutant: None,
+        claims: &[
+            Check::new(3, LOCK).requests(2),
+            Check::new(4, LOCK).requests(2),
+            Check::new(4, &[Property::FcfsHappenedBefore]).talking().fails(4),
+        ],
+        deep: &[Check::new(5, LOCK).requests(2)],
+        ..Info::EMPTY
     },
     config: |setup| Config::new(setup, false),
     clients: Entry::<TokenHandler>::everyone,
@@ -133,6 +141,13 @@ pub static POLLED: Entry<TokenHandler> = Entry {
             defect: "rule 2 happens only when the application looks for the token",
             breaks: Property::NoDeadlock,
         }),
+        claims: &[
+            Check::new(3, SAFE).requests(2),
+            Check::new(2, &[Property::NoDeadlock]).fails(2),
+            Check::new(3, &[Property::NoDeadlock]).fails(2),
+        ],
+        deep: &[],
+        cases: &[],
         ..HANDLER.info
     },
     config: |setup| Config::new(setup, true),

@@ -33,13 +33,14 @@
 
 use std::time::Duration;
 
+use conclave_protocol::claims::Check;
 use conclave_protocol::{
     Charge, Ctx, Entry, Info, Links, Model, Never, NodeId, Opt, Property, Protocol,
 };
 use serde::{Deserialize, Serialize};
 
 use super::token_ring::{Serial, at_least_two};
-use super::{Notice, Request};
+use super::{LOCK, Notice, Request, SAFE};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -114,6 +115,14 @@ pub static PLAIN: Entry<LossProbe> = Entry {
             Opt { name: "patience", default: "2N", help: "after how many T of waiting to probe" },
         ],
         mutant: None,
+        claims: &[
+            Check::new(3, LOCK).timers(3),
+            Check::new(2, LOCK).requests(2).timers(3),
+            Check::new(3, SAFE).timers(3).losses(1).beyond(),
+            Check::new(4, &[Property::FcfsHappenedBefore]).timers(0).talking().fails(4),
+        ],
+        deep: &[Check::new(4, LOCK).timers(4)],
+        ..Info::EMPTY
     },
     config: |setup| {
         at_least_two(setup)?;

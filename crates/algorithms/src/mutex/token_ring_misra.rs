@@ -30,13 +30,14 @@
 //! If both are lost before either has found out, nobody is left to notice. Without FIFO links they
 //! may pass each other on the way and raise a false alarm. A crash of any node stops both.
 
+use conclave_protocol::claims::Check;
 use conclave_protocol::{
     Charge, Ctx, Entry, Info, Links, Model, Never, NodeId, Property, Protocol,
 };
 use serde::{Deserialize, Serialize};
 
 use super::token_ring::at_least_two;
-use super::{Notice, Request};
+use super::{LOCK, Notice, Request, SAFE};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -105,6 +106,15 @@ pub static PLAIN: Entry<Misra> = Entry {
         )],
         options: &[super::HOLDER],
         mutant: None,
+        claims: &[
+            // The tokens count their meetings, so that there is no end to the states.
+            Check::new(3, LOCK).bounded(100),
+            Check::new(3, LOCK).requests(2).bounded(50),
+            Check::new(3, SAFE).losses(1).beyond().bounded(40),
+            Check::new(4, &[Property::FcfsHappenedBefore]).talking().fails(4),
+        ],
+        deep: &[Check::new(4, LOCK).bounded(60)],
+        ..Info::EMPTY
     },
     config: |setup| {
         at_least_two(setup)?;

@@ -31,12 +31,14 @@
 //! other means than the ring may enter before it. Without FIFO links a `Want` can overtake the
 //! token.
 
+use conclave_protocol::claims::Check;
+use conclave_protocol::theory::{Case, Fits, SIZES};
 use conclave_protocol::{
     Charge, Ctx, Entry, Info, Links, Model, Never, NodeId, Property, Protocol,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, Request};
+use super::{LOCK, Notice, Request};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -108,6 +110,17 @@ pub static PLAIN: Entry<OnDemand> = Entry {
         )],
         options: &[super::HOLDER],
         mutant: None,
+        claims: &[
+            Check::new(3, LOCK).requests(2),
+            Check::new(4, LOCK),
+            Check::new(4, &[Property::FcfsHappenedBefore]).talking().fails(3),
+        ],
+        deep: &[Check::new(4, LOCK).requests(2)],
+        cases: &[Case::new("non-holder", SIZES, |given| {
+            given.lone_each(given.ring(), 1..given.n("N"))
+        })
+        .fits(&[Fits::ELSEWHERE])],
+        ..Info::EMPTY
     },
     config: |setup| Ok(Config { holder: super::holder(setup)? }),
     clients: Entry::<OnDemand>::everyone,

@@ -36,12 +36,14 @@
 
 use std::collections::BTreeMap;
 
+use conclave_protocol::claims::Check;
+use conclave_protocol::theory::{Case, DISTANCES, Fits};
 use conclave_protocol::{
     Charge, Ctx, Entry, Info, Lamport, Links, Model, Never, NodeId, Property, Protocol, Stamp,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, Request};
+use super::{LOCK, Notice, Request};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -121,6 +123,16 @@ pub static PLAIN: Entry<TreeTokenFair> = Entry {
         )],
         options: &[super::HOLDER],
         mutant: None,
+        claims: &[
+            Check::new(3, LOCK).requests(2),
+            Check::new(4, LOCK),
+            Check::new(4, LOCK).shape("line"),
+            Check::new(4, &[Property::FcfsHappenedBefore]).shape("line").fails(15),
+        ],
+        deep: &[Check::new(4, LOCK).requests(2).bounded(25)],
+        cases: &[Case::new("distance-d", DISTANCES, |given| given.lone_at_distance(given.n("d")))
+            .fits(&[Fits::LONE])],
+        ..Info::EMPTY
     },
     config: |setup| Ok(Config { holder: super::holder(setup)? }),
     clients: Entry::<TreeTokenFair>::everyone,

@@ -6,8 +6,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::support::{
-    add_random_faults, at, places, random_election, random_spec, random_watch, simulate, topology,
-    verdict,
+    add_random_faults, at, random_election, random_spec, random_watch, simulate, topology, verdict,
 };
 use conclave_algorithms::catalogue;
 use conclave_protocol::{Algorithm, Channels, Property, Setup};
@@ -77,7 +76,7 @@ fn check(entry: &dyn Algorithm) -> Result<(), Failed> {
         if entry.clients(&setup).is_err() {
             continue;
         }
-        let places = places(info, &setup)?;
+        let places = info.places(&setup);
         let mut spec = match info.family() {
             "election" => random_election(entry, setup, seed),
             "fd" => random_watch(entry, setup, seed),

@@ -59,7 +59,7 @@ fn every_number_of_units_is_used_and_none_is_exceeded() {
         let n = 3 + (seed % 6) as u32;
         let units = 1 + (seed / 6) as u32 % (n - 1);
         let setup = setup(n, units);
-        assert_eq!(places(&PLAIN.info, &setup), Ok(units));
+        assert_eq!(PLAIN.info.places(&setup), units);
         let outcome = simulate(&PLAIN, &random_spec(&PLAIN, setup, seed));
         for &property in PLAIN.info.holds {
             assert!(verdict(property, &outcome, units).held(), "{property} seed={seed}");

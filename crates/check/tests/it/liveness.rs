@@ -131,6 +131,7 @@ const INFO: Info = Info {
     fails: &[],
     options: &[],
     mutant: None,
+    ..Info::EMPTY
 };
 
 /// What is said of "the request is granted in the end".

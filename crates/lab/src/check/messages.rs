@@ -84,7 +84,7 @@ pub struct FigureData {
 
 /// What theory says of an entry for which nobody else competes.
 pub fn undisturbed(info: &Info, spec: &CheckSpec, node: NodeId) -> Option<Figure> {
-    alone(info, &spec.setup, node, None, false).and_then(Figure::of)
+    alone(info, &spec.setup, node, None).and_then(Figure::of)
 }
 
 /// What theory says of entries under any load, if it is the same for all.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::words::faults;
 use super::{Ending, Searcher, VerdictData};
 use crate::Refusal;
-use crate::claims::{Check, Claims, Expected, Size};
+use crate::claims::{Check, Expected, Size, spec};
 
 /// The families that can be checked.
 pub const FAMILIES: [&str; 3] = ["mutex", "election", "fd"];
@@ -134,10 +134,9 @@ fn chosen(nodes: u32, deep: bool) -> Vec<(&'static Info, &'static Check)> {
     let mut chosen = Vec::new();
     for family in FAMILIES {
         for info in catalogue::infos().filter(|info| info.family() == family) {
-            let Some(claims) = Claims::of(info.id) else { continue };
-            let larger = if deep { claims.deep } else { &[] };
-            let checks = claims.checks.iter().chain(larger);
-            let least = claims.checks.iter().map(|check| check.nodes).min().unwrap_or(0);
+            let larger = if deep { info.deep } else { &[] };
+            let checks = info.claims.iter().chain(larger);
+            let least = info.claims.iter().map(|check| check.nodes).min().unwrap_or(0);
             let most = if deep { u32::MAX } else { nodes.max(least) };
             let fits = |check: &&Check| check.expected != Expected::Holds || check.nodes <= most;
             chosen.extend(checks.filter(fits).map(|check| (info, check)));
@@ -159,7 +158,7 @@ impl Overview {
         let properties = check.properties;
         let mut unchecked =
             |why: &str| self.unchecked.push(Unchecked { info, properties, why: why.to_owned() });
-        let spec = match (check.expected, check.spec(info)) {
+        let spec = match (check.expected, spec(check, info)) {
             (Expected::Unchecked(why), _) => {
                 unchecked(why);
                 return Ok(());

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use conclave_protocol::{Info, NodeId, Setup, Time};
+use conclave_protocol::{Info, Knob, NodeId, Setup, Time};
 use conclave_sim::{Action, Delay, Event, Outcome, Percentiles, Quality, RunSpec, Tracing};
 use serde::Serialize;
 
@@ -137,16 +137,17 @@ fn models() -> [(&'static str, Delay, bool); 4] {
     ]
 }
 
-/// The options that the trade-off is about: what is set, how it is written, and to which values.
-/// `Tproc` is no option, but part of the system.
-const KNOBS: &[(&str, &str, &[f64])] = &[
-    ("fd/timeout-sync", "Tproc", &[0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0]),
-    ("fd/busy-or-dead", "Tproc", &[0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0]),
-    ("fd/heartbeat", "timeout", &[2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0]),
-    ("fd/heartbeat", "step", &[1.0, 2.0, 4.0, 8.0]),
-    ("fd/heartbeat-ring", "timeout", &[2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0]),
-    ("fd/phi-accrual", "phi", &[0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 12.0]),
-];
+/// What to change about each of these, one thing after the other.
+fn knobs<'a>(
+    algorithms: &'a [&'static Info],
+) -> impl Iterator<Item = (&'static Info, &'static Knob)> + 'a {
+    let knobs = |info: &&'static Info| {
+        let detecting = info.detecting.iter();
+        let info = *info;
+        detecting.flat_map(|it| it.knobs).map(move |knob| (info, knob))
+    };
+    algorithms.iter().flat_map(knobs)
+}
 
 /// Measures detectors, as long as `on` says so.
 pub fn measure(
@@ -171,21 +172,20 @@ pub fn measure(
         }
     }
     let nodes = nodes.first().copied().unwrap_or(5);
-    for (id, knob, values) in KNOBS {
-        let Some(&info) = algorithms.iter().find(|info| info.id == *id) else { continue };
-        if !on(&format!("{} by {knob}", info.name())) {
+    for (info, knob) in knobs(algorithms) {
+        let name = knob.name;
+        if !on(&format!("{} by {name}", info.name())) {
             return (measured, false);
         }
-        let points = values.iter().filter_map(|&value| point(info, nodes, knob, value, seeds));
-        measured.tradeoff.push(Curve { id: info.id, knob, points: points.collect() });
+        let points = knob.values.iter().filter_map(|&value| point(info, nodes, knob, value, seeds));
+        measured.tradeoff.push(Curve { id: info.id, knob: name, points: points.collect() });
     }
     (measured, true)
 }
 
 /// How many steps [`measure`] takes.
 pub fn steps(algorithms: &[&'static Info], nodes: &[u32]) -> usize {
-    let knobs = KNOBS.iter().filter(|(id, ..)| algorithms.iter().any(|info| info.id == *id));
-    algorithms.len() * nodes.len() + knobs.count()
+    algorithms.len() * nodes.len() + knobs(algorithms).count()
 }
 
 fn watched(info: &'static Info, nodes: u32, seeds: u64) -> Watched {
@@ -203,18 +203,15 @@ fn watched(info: &'static Info, nodes: u32, seeds: u64) -> Watched {
     watched
 }
 
-fn point(info: &Info, nodes: u32, knob: &str, value: f64, seeds: u64) -> Option<Point> {
+fn point(info: &Info, nodes: u32, knob: &Knob, value: f64, seeds: u64) -> Option<Point> {
     let mut setup = Setup::new(topology(info, nodes));
-    if knob == "Tproc" {
+    if knob.processing {
         setup.processing = T.mul_f64(value);
-        // Room for every time-out.
-        setup = setup.with("interval", 10);
     } else {
-        setup = setup.with(knob, value);
-        if knob == "step" {
-            // Too short, so that there is something to learn.
-            setup = setup.with("timeout", 2);
-        }
+        setup = setup.with(knob.name, value);
+    }
+    for (name, value) in knob.beside {
+        setup = setup.with(name, value);
     }
     let (_, exponential, _) = models().into_iter().nth(2)?;
     let Runs { quality, .. } = runs(info, &setup, &exponential, seeds).ok()?;
@@ -268,14 +265,14 @@ fn sent(outcome: &Outcome, from: Time, until: Time) -> (u64, u64) {
 impl Runs {
     fn figures(&self, info: &Info, setup: &Setup, delays: &'static str, bounded: bool) -> Figures {
         let quality = &self.quality;
-        let n = f64::from(setup.n());
+        let (n, theory) = (f64::from(setup.n()), info.detecting);
         let Percentiles { mean, p99, max, .. } = quality.detection();
         let detection = quality.quickest().map(|least| Detection {
             least: in_units(least),
             mean: in_units(mean),
             p99: in_units(p99),
             most: in_units(max),
-            bound: bound(info).filter(|_| bounded),
+            bound: theory.and_then(|it| it.at_most?(info)).filter(|_| bounded),
         });
         // The crash is near enough to the middle.
         let late = self.seeds as f64 * f64::from(SPAN / 2) * (n - 1.0) * (n - 2.0).max(1.0);
@@ -292,38 +289,10 @@ impl Runs {
             mistaken: quality.mistaken_share().unwrap_or(0.0),
             messages: Beside {
                 measured: Some(self.counted.0 as f64 / time),
-                theory: messages(info, n),
+                theory: theory.and_then(|it| it.messages?(info, n)),
             },
             bytes: self.counted.1 as f64 / time,
         }
-    }
-}
-
-/// The options' defaults, in units of `T`.
-fn default(info: &Info, name: &str) -> Option<f64> {
-    info.options.iter().find(|option| option.name == name)?.default.parse().ok()
-}
-
-/// Until a crash is noticed, at most, where no message takes longer than `T`: an interval and the
-/// time-out; on a ring, a time-out after the last beat and a message more.
-fn bound(info: &Info) -> Option<f64> {
-    let interval = default(info, "interval")?;
-    match info.id {
-        "fd/timeout-sync" | "fd/busy-or-dead" => Some(interval + 2.0),
-        "fd/heartbeat" => Some(interval + default(info, "timeout")?),
-        "fd/heartbeat-ring" => Some(1.0 + default(info, "timeout")? + 1.0),
-        _ => None,
-    }
-}
-
-/// Messages per pair and `T` while nothing happens.
-fn messages(info: &Info, n: f64) -> Option<f64> {
-    let interval = default(info, "interval")?;
-    match info.id {
-        "fd/timeout-sync" => Some(2.0 / interval),
-        "fd/heartbeat" | "fd/phi-accrual" => Some(1.0 / interval),
-        "fd/heartbeat-ring" => Some(1.0 / interval / (n - 1.0)),
-        _ => None,
     }
 }
 

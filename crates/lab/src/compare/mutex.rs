@@ -168,7 +168,7 @@ impl System {
         let (_, costs) = self.run(workload, |_| {})?;
         let entry = costs.entries.first().ok_or("nobody asked")?;
         // The response is given without the stay.
-        let fit = alone(self.info, &self.setup, requester, Some(Duration::ZERO), false);
+        let fit = alone(self.info, &self.setup, requester, Some(Duration::ZERO));
         let multicast = fit.as_ref().is_some_and(|fit| fit.about == About::Transmissions);
         let theory = |quantity: &str| Some(fit.as_ref()?.figure(quantity)?.to_f64());
         let beside = |quantity: &str, measured| {
@@ -247,7 +247,7 @@ impl System {
         });
         let waiting = |of: fn(&Costs) -> Duration| average(&|costs| Some(in_units(of(costs))));
         let exactly = burst.sync_theory.filter(|(least, most)| least == most);
-        let places = crate::places(self.info, &self.setup);
+        let places = self.info.places(&self.setup);
         Ok(Saturated {
             messages,
             bytes: average(&Costs::bytes_per_entry),

@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use conclave_algorithms::quorum::{Construction, Quorums};
-use conclave_protocol::{Info, Links, NodeId, Ranks, Setup, Time};
-use conclave_sim::{Action, Arrivals, Ask, Delay, RunSpec};
+pub use conclave_protocol::theory::About;
+use conclave_protocol::theory::{Ask, Asks, Pace, Run, Seen};
+use conclave_protocol::{Info, NodeId, Setup, Time};
+use conclave_sim::{Action, Arrivals, Delay, Happening, RunSpec};
 
 use super::formula::{Number, Params, whole};
 use super::{Row, row};
-use crate::{askers, places};
+use crate::askers;
 
 /// The row of the theory that a run is an example of, with the values of its parameters.
 #[derive(Clone, Debug)]
@@ -21,218 +23,91 @@ pub struct Fit {
     pub about: About,
 }
 
-/// What the figures of a row are about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum About {
-    /// The only request of the run.
-    Lone,
-    /// The same, on a medium that multicasts in one transmission.
-    Transmissions,
-    /// The run as a whole, in which everybody asks at once.
-    Burst,
-    /// The messages of each entry, whatever the load.
-    Each,
-    /// The mean of the messages per entry, which is no more than this.
-    AtMost,
-    /// An election.
-    Election,
-}
-
-/// Rows whose messages per entry are the same under any load, or bound it.
-const ANY_LOAD: &[(&str, &str, About)] = &[
-    ("mutex/centralized", "idle", About::Each),
-    ("mutex/lamport", "idle", About::Each),
-    ("mutex/ricart-agrawala", "idle", About::Each),
-    ("mutex/lamport-ack-suppression", "idle", About::AtMost),
-    ("mutex/ricart-agrawala-token", "non-holder", About::AtMost),
-    ("mutex/suzuki-kasami", "non-holder", About::AtMost),
-    ("mutex/maekawa-sanders", "contended-bound", About::AtMost),
-];
-
 /// The case of the theory that the run is an example of, if there is one.
 pub fn fit(info: &Info, spec: &RunSpec) -> Option<Fit> {
+    recognize(info, &run(spec)?)
+}
+
+/// The case in which `requester` asks while no other node does, and stays inside for so long.
+pub fn alone(info: &Info, setup: &Setup, requester: NodeId, stay: Option<Duration>) -> Option<Fit> {
+    let ask = Ask { node: requester, at: Time::ZERO, hold: stay };
+    recognize(info, &Run::new(setup.clone(), Asks::Planned(vec![ask]), None))
+}
+
+/// A run of the simulator as theory sees it; `None` if chance or faults play a part in it that
+/// theory has nothing to say about.
+fn run(spec: &RunSpec) -> Option<Run> {
     let unit = spec.setup.delay;
-    let serial = spec.delays.model == Delay::Serial(unit);
-    let unit_delays = spec.delays.model == Delay::Constant(unit);
     let undisturbed = spec.faults.loss == 0 && spec.faults.duplication == 0 && !spec.reliable;
     let followed = spec.decisions.is_some();
     if followed || !undisturbed || !spec.delays.links.is_empty() {
         return None;
     }
-    if info.family() == "election" {
-        return if unit_delays { election(info, spec) } else { None };
-    }
-    if !spec.faults.plan.is_empty() {
-        return None;
-    }
-    if let Arrivals::Plan(asks) = &spec.workload.arrivals {
-        let hold = &spec.workload.hold;
-        let usual = (hold.least == hold.most).then_some(hold.least);
-        if let [ask] = asks[..] {
-            // A token that never rests is where the row has it only at the beginning.
-            let moving = info.model.links == Links::Ring && ask.at > Time::ZERO;
-            if (unit_delays || serial) && !moving {
-                let stay = ask.hold.or(usual);
-                return alone(info, &spec.setup, ask.node, stay, serial);
-            }
-        } else if unit_delays && let Some(fit) = burst(info, &spec.setup, asks, usual) {
-            return Some(fit);
+    let crash = |happening: &Happening| match happening.action {
+        Action::Crash(node) => Some((node, happening.at)),
+        _ => None,
+    };
+    let asks = match &spec.workload.arrivals {
+        Arrivals::Plan(asks) => Asks::Planned(asks.clone()),
+        Arrivals::Closed { clients, rounds, think, .. } => {
+            Asks::Again { clients: clients.clone(), rounds: *rounds, think: think.most }
         }
-    }
-    let always = matches!(&spec.workload.arrivals, Arrivals::Closed { rounds, think, .. }
-        if think.most.is_zero() && rounds.is_none_or(|rounds| rounds > 1));
-    let params = parameters(info, &spec.setup, None);
-    if always && let Some(row) = row(info.id, "saturated") {
-        return Some(Fit { row, params, about: About::Each });
-    }
-    let found = ANY_LOAD.iter().find(|(id, ..)| *id == info.id);
-    let &(id, scenario, about) = found?;
-    // A coordinator's own requests cost nothing.
-    let own = id == "mutex/centralized" && spec.workload.clients().contains(&NodeId(0));
-    let row = row(id, scenario)?;
-    (!own).then_some(Fit { row, params, about })
+        Arrivals::Open { clients, .. } => Asks::Open { clients: clients.clone() },
+    };
+    let hold = &spec.workload.hold;
+    Some(Run {
+        crashes: spec.faults.plan.iter().map(crash).collect::<Option<_>>()?,
+        pace: match spec.delays.model {
+            Delay::Constant(delay) if delay == unit => Pace::Unit,
+            Delay::Serial(delay) if delay == unit => Pace::Serial,
+            _ => Pace::Varying,
+        },
+        ..Run::new(spec.setup.clone(), asks, (hold.least == hold.most).then_some(hold.least))
+    })
 }
 
-/// The case in which `requester` asks while nobody else does, and stays inside for so long.
-pub fn alone(
-    info: &Info,
-    setup: &Setup,
-    requester: NodeId,
-    stay: Option<Duration>,
-    serial: bool,
-) -> Option<Fit> {
-    let mut params = parameters(info, setup, Some(requester));
-    params.extend(
-        stay.map(|stay| {
-            ("E".to_owned(), Number::fraction(stay.as_nanos(), setup.delay.as_nanos()))
-        }),
-    );
-    let of = |id: &str, scenario: &str, about| {
-        let row = row(id, scenario)?;
-        Some(Fit { row, params: params.clone(), about })
-    };
-    let here = |scenario: &str| of(info.id, scenario, About::Lone);
-    // A replica need not send itself anything.
-    let replicas = setup.option("coordinators", setup.n() / 2).unwrap_or(0);
-    let replicated = info.options.iter().any(|option| option.name == "coordinators");
-    if replicated && requester.0 < replicas {
+/// The first of the algorithm's cases that the run is an example of, those about a special load
+/// before those about any.
+fn recognize(info: &Info, run: &Run) -> Option<Fit> {
+    if info.cases.is_empty() {
         return None;
     }
-    if serial {
-        return here("idle-serial-medium");
-    }
-    if info.id == "mutex/ricart-agrawala-multicast" {
-        return of("mutex/ricart-agrawala", "idle-hardware-multicast", About::Transmissions);
-    }
-    if requester == holder(setup) {
-        // Where the place of the token or of the coordinator matters, this is another case.
-        if let Some(fit) = here("holder").or_else(|| here("coordinator-is-requester")) {
-            return Some(fit);
-        }
-        let server = ["mutex/centralized-deny", "mutex/physical-clock-order"];
-        let special = here("non-holder").or_else(|| here("first")).or_else(|| here("just-missed"));
-        if special.is_some() || server.contains(&info.id) {
-            return None;
-        }
-    }
-    if setup.options.get("mode").is_some_and(|mode| mode == "ask-all") {
-        return None;
-    }
-    let scenarios = ["idle", "idle-projective", "idle-ask-m", "non-holder", "first"];
-    let scenarios = scenarios.into_iter().chain(["first-entry-of-id-i", "distance-d"]);
-    scenarios.filter_map(here).next()
+    let clients = askers(info.id, &run.setup).unwrap_or(0..0);
+    let seen = Seen { info, run, clients };
+    [false, true].into_iter().find_map(|general| {
+        let fits =
+            info.cases.iter().flat_map(|case| case.fits.iter().map(move |fits| (case, fits)));
+        let mut fits = fits.filter(|(_, fits)| fits.is_general() == general);
+        fits.find_map(|(case, fits)| {
+            let own = (fits.when)(&seen)?;
+            let row = row(case.of.unwrap_or(info.id), case.scenario)?;
+            let own = own.into_iter().map(|(name, value)| (name.to_owned(), whole(value)));
+            let mut params = usual(&seen, fits.about);
+            params.extend(own);
+            Some(Fit { row, params, about: fits.about })
+        })
+    })
 }
 
-/// The case in which all clients ask once, at the very beginning.
-fn burst(info: &Info, setup: &Setup, asks: &[Ask], usual: Option<Duration>) -> Option<Fit> {
-    let mut who: Vec<u32> = asks.iter().map(|ask| ask.node.0).collect();
-    who.sort_unstable();
-    let everybody = who.into_iter().eq(askers(info.id, setup).ok()?);
-    let alike = asks.iter().all(|ask| ask.at == Time::ZERO && ask.hold.is_none());
-    // Who is probed or sent to the queue more than once costs more.
-    let probed = info.id == "mutex/ricart-agrawala-queued"
-        && setup.options.get("probe").is_none_or(|probe| probe != "0");
-    if !everybody || !alike || probed || holder(setup) != NodeId(0) {
-        return None;
+/// What the formulas mention of any run of this kind.
+fn usual(seen: &Seen<'_>, about: About) -> Params {
+    let Seen { info, run, .. } = seen;
+    let asks: &[Ask] = match &run.asks {
+        Asks::Planned(asks) => asks,
+        Asks::Again { .. } | Asks::Open { .. } => &[],
+    };
+    let alone = matches!(about, About::Lone | About::Transmissions);
+    let only = asks.first().filter(|_| alone);
+    let mut params = parameters(info, &run.setup, only.map(|ask| ask.node));
+    if alone || about == About::Burst {
+        let stay = only.and_then(|ask| ask.hold).or(run.stay);
+        let unit = run.setup.delay.as_nanos();
+        params.extend(stay.map(|it| ("E".to_owned(), Number::fraction(it.as_nanos(), unit))));
     }
-    let scenario = match (info.model.links, setup.topology.shape()) {
-        (Links::Tree, "line") => "burst-chain",
-        (Links::Tree, "star") => "burst-star",
-        (Links::Tree, _) => return None,
-        _ => "burst",
-    };
-    let row = row(info.id, scenario)?;
-    let mut params = parameters(info, setup, None);
-    params.insert("M".to_owned(), whole(asks.len() as u64));
-    params.extend(
-        usual.map(|stay| {
-            ("E".to_owned(), Number::fraction(stay.as_nanos(), setup.delay.as_nanos()))
-        }),
-    );
-    Some(Fit { row, params, about: About::Burst })
-}
-
-/// The case of an election that some call for at the same moment, nobody having crashed, or nobody
-/// but the top node.
-fn election(info: &Info, spec: &RunSpec) -> Option<Fit> {
-    let (n, top) = (spec.setup.n(), NodeId(spec.setup.n() - 1));
-    let Arrivals::Plan(asks) = &spec.workload.arrivals else { return None };
-    let first = asks.first()?;
-    let together = asks.iter().all(|ask| ask.at == first.at);
-    let dead = match &spec.faults.plan[..] {
-        [] => false,
-        [crash] => crash.action == Action::Crash(top) && crash.at < first.at,
-        _ => return None,
-    };
-    if !together || dead && asks.iter().any(|ask| ask.node == top) {
-        return None;
+    if about == About::Burst {
+        params.insert("M".to_owned(), whole(asks.len() as u64));
     }
-    let calls = asks.len() as u64;
-    let mut params = parameters(info, &spec.setup, None);
-    let mut set = |name: &str, value: u64| params.insert(name.to_owned(), whole(value));
-    let scenario = match (info.id, dead, calls) {
-        // With nobody to tell, the last hop is missing.
-        ("election/bully", true, 1) if n >= 3 => {
-            let above = u64::from(top.0 - first.node.0);
-            set("a", above);
-            set("b", above - 1);
-            let probing = spec.setup.options.get("mode").is_none_or(|mode| mode == "probing");
-            if probing { "probing" } else { "known-dead" }
-        }
-        ("election/ring-list", ..) => {
-            set("L", u64::from(n - u32::from(dead)));
-            set("I", calls);
-            "I-initiators"
-        }
-        ("election/chang-roberts" | "election/by-attribute", false, 1) => {
-            let best = Ranks::new(&spec.setup.attributes).best(spec.setup.topology.nodes())?;
-            set("d", u64::from((best.0 + n - first.node.0) % n));
-            "single-initiator"
-        }
-        ("election/chang-roberts", false, calls) if calls == u64::from(n) => {
-            let attributes = &spec.setup.attributes;
-            match attributes.windows(2).all(|pair| pair[0] < pair[1]) {
-                true => "all-start-ascending",
-                false if attributes.windows(2).all(|pair| pair[0] > pair[1]) => {
-                    "all-start-descending"
-                }
-                false => return None,
-            }
-        }
-        ("election/wireless-tree", false, 1) => {
-            set("n", u64::from(n));
-            set("E", spec.setup.topology.links());
-            "connected-graph"
-        }
-        ("election/tree-mattern", false, calls) => {
-            set("n", u64::from(n));
-            set("k", calls);
-            "k-initiators"
-        }
-        _ => return None,
-    };
-    let id = if info.id == "election/by-attribute" { "election/chang-roberts" } else { info.id };
-    Some(Fit { row: row(id, scenario)?, params, about: About::Election })
+    params
 }
 
 /// Who has the token at first, or is the coordinator.
@@ -248,7 +123,7 @@ fn parameters(info: &Info, setup: &Setup, requester: Option<NodeId>) -> Params {
     let mut params = vec![("N", n), ("n", replicas), ("m", agree), ("T", 1)];
     let has = |name| info.options.iter().any(|option| option.name == name);
     if has("units") {
-        params.push(("K", places(info, setup)));
+        params.push(("K", info.places(setup)));
     } else if has("quorum") {
         let construction = setup.option("quorum", Construction::Best);
         let quorums = construction.and_then(|construction| Quorums::new(construction, n));

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use conclave_protocol::{Mark, Time};
+use conclave_protocol::theory::Case;
+use conclave_protocol::{Info, Mark, Time};
 use conclave_sim::{Costs, EntryCost, Event, Outcome, Record};
 
 use super::Row;
 use super::formula::{Number, Params, whole};
-use super::setups::{Experiment, Scope, T, experiments};
+use super::setups::{Experiment, Scope, T, experiments, is_example, spec};
 use crate::simulate;
 
 /// A figure of the theory beside the one that was measured.
@@ -26,8 +27,9 @@ pub struct Finding {
 /// Runs the case of a row in every way there is, and finds every quantity it has a formula for.
 pub fn examine(row: &Row, params: &Params) -> Result<Vec<Finding>, String> {
     let mut findings = Vec::new();
-    for experiment in experiments(row, params)? {
-        let run = Run::of(&experiment)?;
+    let (info, case, experiments) = experiments(row, params)?;
+    for experiment in experiments {
+        let run = Run::of(info, case, &experiment)?;
         for (quantity, _) in row.formulas() {
             let expected = row.figure(quantity, params).expect("it has a formula");
             let expected = expected.map_err(|error| format!("{row}: {quantity}: {error}"))?;
@@ -44,24 +46,37 @@ pub fn examine(row: &Row, params: &Params) -> Result<Vec<Finding>, String> {
 
 /// A run of an experiment, with what it cost.
 struct Run<'a> {
+    info: &'static Info,
+    case: &'static Case,
     experiment: &'a Experiment,
     outcome: Outcome,
     costs: Costs,
 }
 
 impl<'a> Run<'a> {
-    fn of(experiment: &'a Experiment) -> Result<Self, String> {
-        for spec in &experiment.specs {
-            let outcome = simulate(spec).map_err(|failure| failure.to_string())?;
+    fn of(
+        info: &'static Info,
+        case: &'static Case,
+        experiment: &'a Experiment,
+    ) -> Result<Self, String> {
+        for run in &experiment.runs {
+            let outcome = simulate(&spec(info, run)).map_err(|failure| failure.to_string())?;
             let costs = Costs::of(&outcome.trace);
-            if experiment.provided.holds(&outcome, &costs) {
-                return Ok(Self { experiment, outcome, costs });
+            if is_example(experiment.provided, &outcome, &costs) {
+                return Ok(Self { info, case, experiment, outcome, costs });
             }
         }
-        Err(format!("none of {} runs is as {:?}", experiment.specs.len(), experiment.provided))
+        Err(format!("none of {} runs is as {:?}", experiment.runs.len(), experiment.provided))
     }
 
     fn measure(&self, quantity: &str) -> Result<Number, String> {
+        let mut counts = self.case.counts.iter();
+        if let Some((_, label)) = counts.find(|(counted, _)| *counted == quantity) {
+            return match quantity.ends_with("_mean") {
+                true => self.mean_over_runs(label),
+                false => Ok(self.labelled(label)),
+            };
+        }
         match quantity {
             "messages_total" => self.total(),
             "messages_entry" => self.per_entry(|entry| match self.experiment.scope {
@@ -80,20 +95,8 @@ impl<'a> Run<'a> {
             }
             "replies_needed" => self.replies_needed(),
             "turnaround_hops" => self.turnaround(),
-            "election_messages" => Ok(self.labelled("Election")),
-            "answer_messages" => Ok(self.labelled("Answer")),
-            "coordinator_messages" => Ok(self.labelled("Coordinator")),
-            "ack_messages" => Ok(self.labelled("Ack")),
-            "leader_messages" => Ok(self.labelled("Leader")),
-            "explosion" => Ok(self.labelled("Wake")),
-            "contraction" => Ok(self.labelled("Up")),
-            "expansion" => Ok(self.labelled("Result")),
-            "elected_messages" => Ok(self.labelled("Elected")),
-            "election_messages_mean" => self.mean_over_runs("Election"),
-            // Tokens that travel at different speeds: what is said of them is a bound.
-            "messages_upper_bound" => Ok(self.labelled("Token")),
             "rounds" => self.first_to_know(),
-            _ => Err("nobody has said how to measure it".into()),
+            _ => Err("there is no telling how to measure it".into()),
         }
     }
 
@@ -223,11 +226,12 @@ impl<'a> Run<'a> {
     /// How many messages of a name there are on average over all runs of the experiment.
     fn mean_over_runs(&self, label: &str) -> Result<Number, String> {
         let mut total = 0;
-        for spec in &self.experiment.specs {
-            let outcome = simulate(spec).map_err(|failure| failure.to_string())?;
+        for run in &self.experiment.runs {
+            let spec = spec(self.info, run);
+            let outcome = simulate(&spec).map_err(|failure| failure.to_string())?;
             total += Costs::of(&outcome.trace).by_label.get(label).copied().unwrap_or(0);
         }
-        Ok(Number::fraction(total.into(), self.experiment.specs.len() as u128))
+        Ok(Number::fraction(total.into(), self.experiment.runs.len() as u128))
     }
 
     fn labelled(&self, label: &str) -> Number {

@@ -31,7 +31,7 @@ impl Limits {
 
     /// The same, of a run that has been surveyed.
     pub fn surveyed(info: &Info, spec: &RunSpec, trace: &Trace, survey: &Survey<'_>) -> Self {
-        let places = Self::places(info, spec);
+        let places = info.places(&spec.setup);
         if matches!(trace.end, End::Quiet | End::Served) {
             return Self { places, ..Self::default() };
         }
@@ -46,14 +46,6 @@ impl Limits {
         }
         let tempo = Tempo { nodes: spec.setup.n(), hop, stay: seen.stay, timer: seen.timer };
         Self { places, patience: (Family::of(info).patience)(&tempo) }
-    }
-
-    /// How many may be inside at once.
-    pub fn places(info: &Info, spec: &RunSpec) -> u32 {
-        let units = info.options.iter().find(|option| option.name == "units");
-        let set = spec.setup.options.get("units").map(String::as_str);
-        let units = set.or_else(|| units.map(|option| option.default));
-        units.and_then(|text| text.parse().ok()).unwrap_or(1)
     }
 }
 

@@ -236,6 +236,7 @@ const INFO: Info = Info {
     fails: &[(Property::FcfsTimestamp, "its tokens are no timestamps")],
     options: &[],
     mutant: None,
+    ..Info::EMPTY
 };
 
 #[test]

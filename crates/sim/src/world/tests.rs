@@ -112,6 +112,7 @@ static ENTRY: Entry<Generous> = Entry {
         fails: &[],
         options: &[],
         mutant: None,
+        ..Info::EMPTY
     },
     config: |_| Ok(()),
     clients: |_, n| 1..n,

@@ -52,13 +52,6 @@ pub(crate) fn topology(entry: &dyn Algorithm, n: u32, seed: u64) -> Topology {
     conclave_sim::shape(name, n, seed).expect("there is such a shape")
 }
 
-/// How many may be inside at once: the option `units`, where an algorithm has it.
-pub(crate) fn places(info: &Info, setup: &Setup) -> Result<u32, Unfit> {
-    let units = info.options.iter().find(|option| option.name == "units");
-    let default = units.map_or(1, |units| units.default.parse().expect("units are a number"));
-    setup.option("units", default)
-}
-
 /// A run with chance in everything its model leaves open: delays up to `T`, think and hold times;
 /// each client enters three times. Where a group can grow, half the nodes have to join it first.
 pub(crate) fn random_spec(entry: &dyn Algorithm, setup: Setup, seed: u64) -> RunSpec {

@@ -180,6 +180,7 @@ static ENTRY: Entry<Diary> = Entry {
         fails: &[],
         options: &[],
         mutant: None,
+        ..Info::EMPTY
     },
     config: |_| Ok(()),
     clients: Entry::<Diary>::everyone,

@@ -20,12 +20,12 @@ const ENDLESS: &str = "endless";
 
 impl Requests {
     /// Whether there is one left.
-    pub(crate) fn any(self) -> bool {
+    pub fn any(self) -> bool {
         self != Self::AtMost(0)
     }
 
     /// What is left after one of them.
-    pub(crate) fn less_one(self) -> Self {
+    pub fn less_one(self) -> Self {
         match self {
             Self::AtMost(left) => Self::AtMost(left - 1),
             Self::Endless => Self::Endless,
