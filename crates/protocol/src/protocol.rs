@@ -183,18 +183,8 @@ impl<P: Protocol> Entry<P> {
     #[must_use]
     pub const fn variant(&self, id: &'static str, title: &'static str) -> Self {
         let Info { summary, source, text, model, holds, fails, options, .. } = self.info;
-        let info = Info {
-            id,
-            title,
-            summary,
-            source,
-            text,
-            model,
-            holds,
-            fails,
-            options,
-            ..Info::EMPTY
-        };
+        let info =
+            Info { id, title, summary, source, text, model, holds, fails, options, ..Info::EMPTY };
         Self { info, config: self.config, clients: self.clients }
     }
 

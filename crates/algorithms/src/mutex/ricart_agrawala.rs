@@ -276,9 +276,9 @@ pub static MULTICAST: Entry<RicartAgrawala> = PLAIN
     .summary("one multicast asks everybody; N transmissions an entry")
     .claims(&[Check::new(3, ORDERED)])
     .deep(&[Check::new(3, ORDERED).requests(2)])
-    .cases(&[
-        Case::of("mutex/ricart-agrawala", "idle-hardware-multicast").fits(&[Fits::MULTICAST])
-    ]);
+    .cases(
+        &[Case::of("mutex/ricart-agrawala", "idle-hardware-multicast").fits(&[Fits::MULTICAST])],
+    );
 
 /// With a perfect failure detector, a crashed node grants everything.
 pub static FD: Entry<RicartAgrawala> = PLAIN
