@@ -1,8 +1,6 @@
 //! K units shared by permission: what it costs, what it tolerates, and how naive counting fails.
 
-use crate::support::{
-    at, burst, costs, order, places, planned, random_spec, simulate, slow, verdict,
-};
+use crate::support::{at, burst, costs, order, planned, random_spec, simulate, slow, verdict};
 use conclave_algorithms::mutex::{
     raymond_k::{NAIVE, PLAIN, RaymondK},
     ricart_agrawala as ra,

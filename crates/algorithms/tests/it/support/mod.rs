@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use conclave_protocol::{
-    Algorithm, Crashes, Info, Links, NodeId, Property, Setup, Time, Timing, Topology, Unfit,
+    Algorithm, Crashes, Links, NodeId, Property, Setup, Time, Timing, Topology,
 };
 use conclave_sim::{
     Action, Arrivals, Ask, Costs, Delay, Faults, JudgeLimits, Outcome, Rng, RunSpec, SlowLink,
