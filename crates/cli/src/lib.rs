@@ -1,44 +1,22 @@
 //! The command line of Conclave: a node, locks and elections for commands; and the catalogue, runs, their
 //! space-time diagrams, costs and verdicts.
 //!
-//! A command of the lock service reaches a node, and runs other commands, by way of [`service`]. A command of the
-//! laboratory turns flags into plain data ([`spec_args`]), hands it to [`conclave_lab`], and shows what came of it
-//! ([`report`]).
+//! A command of the lock service reaches a node, and runs other commands, by way of [`service`]. The commands of the
+//! laboratory are those of [`conclave_lab_cli`].
 
 pub mod commands;
-mod diagram;
-mod markdown;
-pub mod report;
 pub mod service;
-pub mod spec_args;
-mod terminal;
 
 use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::builder::FalseyValueParser;
-use clap::{ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
-use conclave_lab::{Printed, Refusal};
-use conclave_sim::TraceError;
-use serde::Serialize;
-use serde_json::json;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use conclave_lab_cli::{report, spec_args, terminal};
 use thiserror::Error;
 
-pub use terminal::{Color, Terminal, TerminalArgs};
-
-/// The exit codes of the laboratory, for `--help`.
-const LAB_CODES: &str = "\
-Exit codes:
-  0  done; every property that the model promises held
-  1  a promised property was violated, or a replay differs from its trace
-  2  the command line cannot be understood, or names an algorithm that does not exist
-  3  there can be no such run: a node, an option or a size that does not fit
-  4  the run goes beyond the algorithm's model, and --beyond-model was not given
-  5  a file cannot be read or written, or is not a trace that this program understands
-  6  a search was stopped by a limit before it was done, and has found no broken promise
-  130  stopped by Ctrl-C";
+pub use conclave_lab_cli::{Color, Done, Terminal, TerminalArgs};
 
 /// The exit codes of the lock service, for `--help`.
 const SERVICE_CODES: &str = "\
@@ -74,7 +52,7 @@ Exit codes:
 
 /// Every exit code.
 fn exit_codes() -> String {
-    let lines = [LAB_CODES, SERVICE_CODES, UP_CODES].map(|codes| {
+    let lines = [conclave_lab_cli::CODES, SERVICE_CODES, UP_CODES].map(|codes| {
         let lines = codes.lines().skip(1);
         lines.map(|line| line.trim().split_once(' ').unwrap_or((line, "")))
     });
@@ -88,20 +66,12 @@ fn exit_codes() -> String {
     )
 }
 
-fn lab_help(examples: &str) -> String {
-    format!("{examples}\n\n{LAB_CODES}")
-}
-
 fn service_help(examples: &str) -> String {
     format!("{examples}\n\n{SERVICE_CODES}")
 }
 
 fn up_help() -> String {
     format!("{}\n\n{UP_CODES}", commands::up::HELP)
-}
-
-fn check_help() -> String {
-    format!("{}\n\n{LAB_CODES}", commands::check::ENDS)
 }
 
 /// Locks and elections for programs on many machines; and the algorithms behind such things, to look up, run
@@ -178,24 +148,9 @@ pub enum Command {
     /// Measure the service beside this machine's disk and network, and beside etcd
     #[command(after_help = commands::bench::HELP)]
     Bench(commands::bench::Args),
-    /// List the algorithms of the catalogue
-    #[command(after_help = LIST_HELP)]
-    List(commands::list::Args),
-    /// Explain an algorithm: idea, rules, model, promises, cost, known failures
-    #[command(after_help = EXPLAIN_HELP)]
-    Explain(commands::explain::Args),
-    /// Run an algorithm in the simulator, with faults of your choice
-    #[command(after_help = lab_help(RUN_HELP))]
-    Run(Box<commands::run::Args>),
-    /// Run a recorded trace again and compare, event by event
-    #[command(after_help = lab_help(REPLAY_HELP))]
-    Replay(commands::replay::Args),
-    /// Check every run of a small system, faults included, or show a shortest counter-example
-    #[command(after_help = check_help())]
-    Check(Box<commands::check::Args>),
-    /// Compare the algorithms of a family: measured, in theory, and as the lectures have it
-    #[command(after_help = COMPARE_HELP)]
-    Compare(commands::compare::Args),
+    /// A command of the laboratory.
+    #[command(flatten)]
+    Lab(conclave_lab_cli::Command),
     /// Print what a shell needs to complete command lines
     #[command(after_help = commands::manual::COMPLETIONS_HELP)]
     Completions(commands::manual::Completions),
@@ -204,61 +159,12 @@ pub enum Command {
     Man(commands::manual::Manual),
 }
 
-const LIST_HELP: &str = "\
-Examples:
-  conclave list               everything
-  conclave list mutex         one family
-  conclave list --long        with a sentence about each
-  conclave list --mutants     also the spoilt ones";
-
-const EXPLAIN_HELP: &str = "\
-Example:
-  conclave explain mutex/maekawa";
-
-const RUN_HELP: &str = "\
-Examples:
-  conclave run mutex/ricart-agrawala --nodes 3
-  conclave run mutex/token-ring-ft --nodes 5 --rounds 2 --crash 2@4
-  conclave run mutex/ra-no-tie-break --nodes 3 --seeds 1000";
-
-const REPLAY_HELP: &str = "\
-Example:
-  conclave run mutex/lamport --trace run.json && conclave replay run.json";
-
-const COMPARE_HELP: &str = "\
-Examples:
-  conclave compare mutex --nodes 7
-  conclave compare election --nodes 5,8
-  conclave compare fd";
-
-/// How a command ended, if it did what was asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Done {
-    /// All is well.
-    Well,
-    /// A promise was broken, or a replay differs.
-    Violated,
-    /// Stopped by a limit.
-    Stopped,
-    /// Stopped by Ctrl-C.
-    Interrupted,
-    /// As a command has ended that was run, or a signal has it.
-    Code(u8),
-}
-
-impl Done {
-    /// Ended by a signal.
-    pub(crate) fn signal(number: i32) -> Self {
-        Self::Code(u8::try_from(128 + number).unwrap_or(u8::MAX))
-    }
-}
-
 /// Why a command could not do what was asked: one line, with what to do about it.
 #[derive(Debug, Error)]
 pub enum Failure {
-    /// The laboratory does not do such a thing.
-    #[error("{refusal}{hint}", refusal = .0, hint = hint(.0))]
-    Refused(#[from] Refusal),
+    /// The laboratory.
+    #[error(transparent)]
+    Lab(#[from] conclave_lab_cli::Failure),
     /// The flags contradict each other or cannot be read.
     #[error("{0}")]
     Usage(String),
@@ -269,14 +175,6 @@ pub enum Failure {
         path: PathBuf,
         /// Why not.
         error: io::Error,
-    },
-    /// A file is not a trace, or not one of ours.
-    #[error("{path}: {error}", path = .path.display())]
-    Trace {
-        /// Which.
-        path: PathBuf,
-        /// Why not.
-        error: TraceError,
     },
     /// The lock service, or a command under a lock.
     #[error(transparent)]
@@ -290,43 +188,32 @@ impl Failure {
     /// The exit code of the program.
     pub fn code(&self) -> u8 {
         match self {
-            Self::Refused(Refusal::UnknownId { .. } | Refusal::Usage(_)) | Self::Usage(_) => 2,
-            Self::Refused(Refusal::Impossible(_)) => 3,
-            Self::Refused(Refusal::BeyondModel { .. }) => 4,
+            Self::Lab(failure) => failure.code(),
             Self::Service(trouble) => trouble.code(),
-            Self::File { .. } | Self::Trace { .. } | Self::Output(_) => 5,
+            Self::Usage(_) => 2,
+            Self::File { .. } | Self::Output(_) => 5,
         }
     }
-}
 
-impl Failure {
     /// What programs go by: it does not change with the wording.
     pub fn slug(&self) -> &str {
         match self {
-            Self::Refused(Refusal::UnknownId { .. }) => "unknown-algorithm",
-            Self::Refused(Refusal::Usage(_)) | Self::Usage(_) => "usage",
-            Self::Refused(Refusal::Impossible(_)) => "impossible",
-            Self::Refused(Refusal::BeyondModel { .. }) => "beyond-model",
+            Self::Lab(failure) => failure.slug(),
             Self::Service(trouble) => trouble.slug(),
+            Self::Usage(_) => "usage",
             Self::File { .. } => "file",
-            Self::Trace { .. } => "trace",
             Self::Output(_) => "output",
         }
     }
-}
 
-/// What can be done about a refusal, by flags.
-fn hint(refusal: &Refusal) -> &'static str {
-    match refusal {
-        Refusal::BeyondModel { .. } => "; add --beyond-model to run it all the same",
-        _ => "",
+    /// Whether the reader of the output has seen enough.
+    fn is_closed_output(&self) -> bool {
+        match self {
+            Self::Lab(failure) => failure.is_closed_output(),
+            Self::Output(error) => error.kind() == io::ErrorKind::BrokenPipe,
+            _ => false,
+        }
     }
-}
-
-/// Prints data of the laboratory for programs, under its version.
-pub(crate) fn print_json(data: &impl Serialize, out: &mut dyn Write) -> Result<(), Failure> {
-    let value = serde_json::to_value(Printed::new(data)).map_err(io::Error::from)?;
-    Ok(writeln!(out, "{value:#}")?)
 }
 
 /// The program: reads the command line, does what it says, and returns the exit code.
@@ -373,20 +260,11 @@ pub fn main() -> ExitCode {
     let terminal = Terminal::new(&cli.terminal);
     let mut out = terminal.stdout();
     let given = matches.subcommand().map(|(name, given)| spec_args::given(name, given));
-    let json = matches.subcommand().is_some_and(|(_, matches)| {
-        matches.try_get_one::<bool>("json").ok().flatten().copied().unwrap_or_default()
-    });
+    let json = conclave_lab_cli::asks_json(&matches);
     let done = cli.command.perform(&terminal, &given.unwrap_or_default(), &mut out);
     match done.and_then(|done| out.flush().map(|()| done).map_err(Failure::Output)) {
-        Ok(Done::Well) => ExitCode::SUCCESS,
-        Ok(Done::Violated) => ExitCode::from(1),
-        Ok(Done::Stopped) => ExitCode::from(6),
-        Ok(Done::Interrupted) => ExitCode::from(130),
-        Ok(Done::Code(code)) => ExitCode::from(code),
-        // The reader of the output has seen enough.
-        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
-            ExitCode::SUCCESS
-        }
+        Ok(done) => ExitCode::from(done.code()),
+        Err(failure) if failure.is_closed_output() => ExitCode::SUCCESS,
         Err(failure) => {
             complain(&terminal, &failure, json);
             ExitCode::from(failure.code())
@@ -396,27 +274,13 @@ pub fn main() -> ExitCode {
 
 /// Says why something was not done.
 fn complain(terminal: &Terminal, failure: &Failure, json: bool) {
-    // Standard error may be closed, too; then there is nobody to tell.
-    let _ = if json {
-        let (code, message) = (failure.slug(), failure.to_string());
-        let error = json!({ "code": code, "message": message, "exit": failure.code() });
-        writeln!(terminal.stderr(), "{}", json!({ "error": error }))
-    } else {
-        let (red, plain) = terminal::style(terminal::ERROR);
-        writeln!(terminal.stderr(), "{red}error:{plain} {failure}")
-    };
+    let message = failure.to_string();
+    conclave_lab_cli::complain(terminal, failure.slug(), &message, failure.code(), json);
 }
 
 /// The command line. A variable that stands for a flag may say yes and no in any of the usual ways.
 pub(crate) fn program() -> clap::Command {
-    fn lenient(command: clap::Command) -> clap::Command {
-        let flag = |arg: clap::Arg| match arg.get_action() {
-            ArgAction::SetTrue => arg.value_parser(FalseyValueParser::new()),
-            _ => arg,
-        };
-        command.mut_args(flag).mut_subcommands(lenient)
-    }
-    lenient(Cli::command())
+    conclave_lab_cli::lenient(Cli::command())
 }
 
 impl Command {
@@ -448,12 +312,7 @@ impl Command {
             Self::Completions(args) => commands::manual::completions(args, out),
             Self::Man(args) => commands::manual::man(args, out),
             Self::Bench(args) => commands::bench::perform(args, out),
-            Self::List(args) => commands::list::perform(args, terminal, out),
-            Self::Explain(args) => commands::explain::perform(args, terminal, out),
-            Self::Run(args) => commands::run::perform(args, given, terminal, out),
-            Self::Replay(args) => commands::replay::perform(args, terminal, out),
-            Self::Check(args) => commands::check::perform(args, terminal, out),
-            Self::Compare(args) => commands::compare::perform(args, terminal, out),
+            Self::Lab(command) => Ok(command.perform(terminal, given, out)?),
         }
     }
 }

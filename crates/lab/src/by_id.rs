@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use conclave_algorithms::catalogue;
+use crate::catalogue;
 use conclave_check::{CheckSpec, Progress, Report};
 use conclave_protocol::{Info, Setup};
 use conclave_sim::{Outcome, RunSpec};
@@ -13,8 +13,8 @@ use crate::{Prey, Refusal};
 pub fn find(id: &str) -> Result<&'static Info, Refusal> {
     catalogue::find(id).ok_or_else(|| {
         if let Some(topic) = catalogue::topic(id) {
-            let id = topic.id;
-            let why = format!("{id} is a notion and does not run; try `conclave explain {id}`");
+            let (id, program) = (topic.id, catalogue::program());
+            let why = format!("{id} is a notion and does not run; try `{program} explain {id}`");
             return Refusal::Usage(why);
         }
         let ids = catalogue::infos().map(|info| info.id);

@@ -3,7 +3,7 @@
 //! The claims stand beside the entries, in [`Info::claims`] and, for larger systems that take
 //! long, in [`Info::deep`].
 
-use conclave_algorithms::catalogue;
+use crate::catalogue;
 use conclave_check::CheckSpec;
 pub use conclave_protocol::claims::{Check, Expected, Size};
 use conclave_protocol::{Family, Info, Property, Setup, Topology, Unfit};

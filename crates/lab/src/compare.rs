@@ -6,7 +6,7 @@ pub mod lectures;
 pub mod mutex;
 mod sheets;
 
-use conclave_algorithms::catalogue;
+use crate::catalogue;
 use conclave_protocol::Info;
 use serde::{Deserialize, Serialize};
 

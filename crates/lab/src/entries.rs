@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use conclave_algorithms::catalogue::{self, Topic};
+use crate::catalogue::{self, Topic};
 use conclave_protocol::{Channels, Crashes, Detector, Info, Links, Model, Property, Timing};
 use serde::Serialize;
 

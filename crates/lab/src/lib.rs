@@ -8,6 +8,7 @@
 //! clock, a file or the network.
 
 mod by_id;
+pub mod catalogue;
 pub mod check;
 pub mod claims;
 pub mod compare;
@@ -23,7 +24,6 @@ pub mod theory;
 
 use std::ops::Range;
 
-use conclave_algorithms::catalogue;
 use conclave_check::{CheckError, CheckSpec, Progress, Report, Violation};
 use conclave_protocol::{Property, Setup, Unfit};
 use conclave_sim::{Outcome, RunSpec, SpecError};

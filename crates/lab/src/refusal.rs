@@ -34,7 +34,7 @@ pub enum Refusal {
 
 fn suggest(nearest: &[&str]) -> String {
     match nearest {
-        [] => "; `conclave list --mutants` shows all".to_owned(),
+        [] => format!("; `{} list --mutants` shows all", crate::catalogue::program()),
         some => format!("; did you mean {}?", some.join(" or ")),
     }
 }

@@ -1,6 +1,6 @@
 //! Which single crash each election survives, and the shortest run that breaks it.
 
-use conclave_algorithms::catalogue;
+use crate::catalogue;
 use conclave_check::{CheckSpec, Limits, Report, Stop};
 use conclave_protocol::{Crashes, Info, Property, Setup, Topology};
 use serde::Serialize;

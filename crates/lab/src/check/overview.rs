@@ -1,6 +1,6 @@
 //! What the whole catalogue claims, over all runs of small systems.
 
-use conclave_algorithms::catalogue;
+use crate::catalogue;
 use conclave_check::{CheckSpec, Limits, Report, Requests, Stop, Timers, Verdict};
 use conclave_protocol::{Channels, Info, Property};
 use serde::Serialize;

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use conclave_algorithms::catalogue;
+use crate::catalogue;
 use conclave_protocol::theory::{Asks, Case, Given, Pace, Provided, Run};
 use conclave_protocol::{Info, Time};
 use conclave_sim::{

@@ -3,6 +3,7 @@
 use std::io::Write;
 
 use conclave_check::{CheckSpec, Coverage, Judgement, Stop, Timers, Verdict};
+use conclave_lab::catalogue;
 use conclave_lab::check::{Caught, Checked, Witness, counted, describe, grouped, short};
 use conclave_lab::flags::Size;
 use conclave_lab::report::{Claim, claim};
@@ -51,9 +52,9 @@ pub(super) fn print(
         }
     }
     if let (Some(path), Some(witness)) = (&args.trace, checked.blamed()) {
-        let path = path.display();
+        let (path, program) = (path.display(), catalogue::program());
         let what = format!("how {} is violated", witness.property);
-        writeln!(out, "\nwrote {what} to {path}; `conclave replay {path}` runs it")?;
+        writeln!(out, "\nwrote {what} to {path}; `{program} replay {path}` runs it")?;
     }
     Ok(())
 }

@@ -75,7 +75,7 @@ impl Terminal {
     }
 
     /// Whether what goes to standard error may be in colour.
-    pub(crate) fn is_stderr_coloured(&self) -> bool {
+    pub fn is_stderr_coloured(&self) -> bool {
         self.choice(io::stderr().is_terminal()) != anstream::ColorChoice::Never
     }
 
@@ -140,19 +140,25 @@ const fn colored(color: AnsiColor) -> Style {
     Style::new().fg_color(Some(Ansi::Ansi(color)))
 }
 
-pub(crate) const BOLD: Style = Style::new().bold();
-pub(crate) const DIM: Style = Style::new().dimmed();
-pub(crate) const ERROR: Style = colored(AnsiColor::Red).bold();
-pub(crate) const GOOD: Style = colored(AnsiColor::Green).bold();
-pub(crate) const WARN: Style = colored(AnsiColor::Yellow);
-pub(crate) const NAME: Style = colored(AnsiColor::Cyan);
+/// Headings and what matters.
+pub const BOLD: Style = Style::new().bold();
+/// What matters less.
+pub const DIM: Style = Style::new().dimmed();
+/// What went wrong.
+pub const ERROR: Style = colored(AnsiColor::Red).bold();
+/// What is as it should be.
+pub const GOOD: Style = colored(AnsiColor::Green).bold();
+/// What to look at.
+pub const WARN: Style = colored(AnsiColor::Yellow);
+/// Names.
+pub const NAME: Style = colored(AnsiColor::Cyan);
 
 /// What switches a style on, and what switches it off.
-pub(crate) fn style(style: Style) -> (anstyle::Style, anstyle::Reset) {
+pub fn style(style: Style) -> (anstyle::Style, anstyle::Reset) {
     (style, anstyle::Reset)
 }
 
 /// `text` in a style.
-pub(crate) fn paint(style: Style, text: impl std::fmt::Display) -> String {
+pub fn paint(style: Style, text: impl std::fmt::Display) -> String {
     format!("{style}{text}{style:#}")
 }

@@ -3,8 +3,8 @@
 use std::io::Write;
 
 use comfy_table::{ColumnConstraint, Table};
-use conclave_lab::ListData;
 use conclave_lab::entries::{Listed, list, mutants};
+use conclave_lab::{ListData, catalogue};
 
 use crate::report::table;
 use crate::terminal::{BOLD, DIM, NAME, paint};
@@ -83,7 +83,8 @@ pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<
         write!(out, "; {hidden} more with --mutants, which exist to be refuted")?;
     }
     writeln!(out, ".")?;
-    writeln!(out, "`conclave explain ID` tells more, `conclave run ID` shows one at work.")?;
+    let program = catalogue::program();
+    writeln!(out, "`{program} explain ID` tells more, `{program} run ID` shows one at work.")?;
     Ok(Done::Well)
 }
 

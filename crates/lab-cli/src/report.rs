@@ -140,7 +140,7 @@ fn memory(report: &Report<'_>) -> Option<Measured> {
 }
 
 /// A table without lines between its rows.
-pub(crate) fn table(terminal: &Terminal) -> Table {
+pub fn table(terminal: &Terminal) -> Table {
     let mut table = Table::new();
     table
         .load_preset(if terminal.ascii { ASCII_TABLE } else { presets::UTF8_HORIZONTAL_ONLY })

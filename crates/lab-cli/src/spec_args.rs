@@ -5,6 +5,7 @@ use std::path::Path;
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
+use conclave_lab::catalogue;
 use conclave_lab::flags::{
     AskAt, Attributes, DelayModel, DetectorModel, Files, Flag, GroupsWhile, LabelAt, MeanRate,
     NodeAt, NodeWhile, Order, PairAt, Rounds, RunFlags, Setting, Share, Slow, Span, Spans, command,
@@ -292,7 +293,7 @@ pub struct Given {
 impl Given {
     /// The command with the flags in `without` left out and those in `with` added.
     pub fn command(&self, without: &[&str], with: Vec<Flag>) -> String {
-        let words = ["conclave", &self.name].into_iter();
+        let words = [catalogue::program(), &self.name].into_iter();
         let words = words.chain(self.positional.iter().map(String::as_str));
         let kept = self.flags.iter().filter(|(flag, _)| !without.contains(&flag.as_str()));
         command(words, kept.cloned().chain(with))
@@ -300,7 +301,7 @@ impl Given {
 }
 
 /// What was given to the command called `name`.
-pub(crate) fn given(name: &str, matches: &ArgMatches) -> Given {
+pub fn given(name: &str, matches: &ArgMatches) -> Given {
     let mut given = Given { name: name.to_owned(), ..Given::default() };
     let root = <crate::Cli as clap::CommandFactory>::command();
     let Some(command) = root.find_subcommand(name) else { return given };
