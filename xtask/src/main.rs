@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::env;
 use std::fs;
+use std::num::NonZero;
 use std::path::Path;
 use std::process::{self, Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -161,7 +162,9 @@ fn tests(options: &Options, summary: &mut Summary) -> Result<()> {
     for run in 1..=options.repeat {
         let begun = now();
         // A test that fails hides none of those after it.
-        let result = cargo(&["test", "--workspace", "--no-fail-fast"], &[(SKIPPED, &file)]);
+        let threads = test_threads();
+        let variables = [(SKIPPED, file.as_str()), ("RUST_TEST_THREADS", &threads)];
+        let result = cargo(&["test", "--workspace", "--no-fail-fast"], &variables);
         let took = begun.elapsed();
         if options.repeat > 1 {
             let outcome = if result.is_ok() { "passed" } else { "FAILED" };
@@ -182,6 +185,13 @@ fn tests(options: &Options, summary: &mut Summary) -> Result<()> {
         }
         None => Ok(()),
     }
+}
+
+/// How many tests run at once. Those of the service mostly wait, for leases to end or processes to
+/// start, so more run than there are processors.
+fn test_threads() -> String {
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    (3 * processors).to_string()
 }
 
 /// The name of a file for what cannot be run here.
