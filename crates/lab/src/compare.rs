@@ -17,6 +17,62 @@ use fd::Detectors;
 use lectures::Claims;
 use mutex::Size;
 
+/// How the algorithms of each family are compared. A new family adds its file and a line here.
+static KINDS: &[&Kind] = &[&mutex::KIND, &election::KIND, &fd::KIND];
+
+/// How the algorithms of a family are compared.
+struct Kind {
+    /// The family.
+    family: &'static str,
+    /// Numbers of nodes, if none are given.
+    nodes: &'static [u32],
+    /// How many runs with chance in them are averaged over, if that is not given.
+    seeds: u64,
+    /// What is measured.
+    how: How,
+}
+
+/// What is measured.
+enum How {
+    /// What each algorithm costs by number of nodes.
+    Costs {
+        /// Measures an algorithm among so many nodes, over so many seeds.
+        measure: fn(&'static Info, u32, u64, &mut Algorithm),
+        /// The table for one number of nodes: that at this place, which is so many.
+        sheet: fn(&Comparison, usize, u32) -> Sheet,
+        /// What to draw over the number of nodes.
+        graphs: fn(&Comparison) -> Vec<Graph>,
+    },
+    /// How soon failure detectors find a crash, and how often they are wrong.
+    Detectors,
+}
+
+/// Something to be drawn over the number of nodes.
+#[derive(Debug)]
+pub struct Graph {
+    /// What it is.
+    pub title: &'static str,
+    /// In which unit.
+    pub unit: &'static str,
+    /// Whether it grows by factors.
+    pub log: bool,
+    /// Of each algorithm.
+    pub lines: Vec<Line>,
+}
+
+/// An algorithm's line.
+#[derive(Debug)]
+pub struct Line {
+    /// The name of the algorithm.
+    pub name: &'static str,
+    /// Which of the algorithms compared it is.
+    pub place: usize,
+    /// By number of nodes.
+    pub measured: Vec<(f64, f64)>,
+    /// What theory says.
+    pub theory: Vec<(f64, f64)>,
+}
+
 /// What to compare.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -36,8 +92,7 @@ pub struct Request {
 /// A comparison that can be carried out.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The family.
-    pub family: String,
+    kind: &'static Kind,
     /// Numbers of nodes.
     pub nodes: Vec<u32>,
     /// How many runs with chance in them to average over.
@@ -98,37 +153,37 @@ impl Algorithm {
 impl Request {
     /// The algorithms that are compared, and among how many nodes.
     pub fn plan(&self) -> Result<Plan, Refusal> {
+        let kind = Kind::of(&self.family).ok_or_else(|| self.nothing())?;
         let algorithms = self.chosen()?;
-        let (nodes, seeds) = match self.family.as_str() {
-            "fd" => (fd::NODES, fd::SEEDS),
-            _ => (&[3, 7, 13, 31, 57][..], 3),
-        };
         let given = Some(self.nodes.as_slice()).filter(|nodes| !nodes.is_empty());
         Ok(Plan {
-            family: self.family.clone(),
-            nodes: given.unwrap_or(nodes).to_vec(),
-            seeds: self.seeds.unwrap_or(seeds),
+            kind,
+            nodes: given.unwrap_or(kind.nodes).to_vec(),
+            seeds: self.seeds.unwrap_or(kind.seeds),
             algorithms,
         })
     }
 
+    /// Why there is nothing to compare.
+    fn nothing(&self) -> Refusal {
+        let family = &self.family;
+        let text = match find(family) {
+            Ok(info) => format!(
+                "{family} is an algorithm, not a family; try compare {} --only {}",
+                info.family(),
+                info.name()
+            ),
+            Err(_) => {
+                let (last, first) = KINDS.split_last().expect("there are some");
+                let first: Vec<&str> = first.iter().map(|kind| kind.family).collect();
+                let (first, last) = (first.join(", "), last.family);
+                format!("there is nothing to compare about {family:?}; try {first} or {last}")
+            }
+        };
+        Refusal::Usage(text)
+    }
+
     fn chosen(&self) -> Result<Vec<&'static Info>, Refusal> {
-        if !["mutex", "election", "fd"].contains(&self.family.as_str()) {
-            let family = &self.family;
-            let text = match find(family) {
-                Ok(info) => format!(
-                    "{family} is an algorithm, not a family; try compare {} --only {}",
-                    info.family(),
-                    info.name()
-                ),
-                Err(_) => {
-                    format!(
-                        "there is nothing to compare about {family:?}; try mutex, election or fd"
-                    )
-                }
-            };
-            return Err(Refusal::Usage(text));
-        }
         let asked = self.only.iter().map(|id| match id.contains('/') {
             true => id.clone(),
             false => format!("{}/{id}", self.family),
@@ -149,28 +204,28 @@ impl Request {
 impl Plan {
     /// How many steps it takes.
     pub fn steps(&self) -> usize {
-        match self.family.as_str() {
-            "fd" => fd::steps(&self.algorithms, &self.nodes),
-            _ => self.algorithms.len() * self.nodes.len(),
+        match self.kind.how {
+            How::Detectors => fd::steps(&self.algorithms, &self.nodes),
+            How::Costs { .. } => self.algorithms.len() * self.nodes.len(),
         }
     }
 
     /// Measures. `on` is told what comes next before each step, and says whether to go on. Returns
     /// what was measured, and whether that is all.
     pub fn carry_out(&self, mut on: impl FnMut(&str) -> bool) -> (Compared, bool) {
-        if self.family == "fd" {
+        let How::Costs { measure, .. } = self.kind.how else {
             let (detectors, whole) = fd::measure(&self.algorithms, &self.nodes, self.seeds, on);
             return (Compared::Detectors(detectors), whole);
-        }
+        };
         let mut measured = Vec::new();
         for &info in &self.algorithms {
-            let Some(algorithm) = self.measure(info, &mut on) else { break };
+            let Some(algorithm) = self.measure(info, measure, &mut on) else { break };
             measured.push(algorithm);
         }
         let whole = measured.len() == self.algorithms.len();
         let claims = Claims::about(measured.iter().map(|algorithm| algorithm.id));
         let comparison = Comparison {
-            family: self.family.clone(),
+            family: self.kind.family.to_owned(),
             nodes: self.nodes.clone(),
             seeds: self.seeds,
             stay: mutex::STAY,
@@ -181,19 +236,43 @@ impl Plan {
     }
 
     /// Measures an algorithm; `None` if that was not to be finished.
-    fn measure(&self, info: &'static Info, on: &mut impl FnMut(&str) -> bool) -> Option<Algorithm> {
-        let (mut sizes, mut elections) = (Vec::new(), Vec::new());
+    fn measure(
+        &self,
+        info: &'static Info,
+        measure: fn(&'static Info, u32, u64, &mut Algorithm),
+        on: &mut impl FnMut(&str) -> bool,
+    ) -> Option<Algorithm> {
+        let (id, title) = (info.id, info.title);
+        let mut algorithm = Algorithm { id, title, sizes: Vec::new(), elections: Vec::new() };
         for &nodes in &self.nodes {
             if !on(&format!("{} × {nodes}", info.name())) {
                 return None;
             }
-            if self.family == "election" {
-                elections.push(election::measure(info, nodes));
-            } else {
-                sizes.push(mutex::measure(info, nodes, self.seeds));
-            }
+            measure(info, nodes, self.seeds, &mut algorithm);
         }
-        Some(Algorithm { id: info.id, title: info.title, sizes, elections })
+        Some(algorithm)
+    }
+}
+
+impl Kind {
+    fn of(family: &str) -> Option<&'static Self> {
+        KINDS.iter().find(|kind| kind.family == family).copied()
+    }
+}
+
+impl std::fmt::Debug for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Kind").field(&self.family).finish()
+    }
+}
+
+impl Comparison {
+    /// What to draw over the number of nodes.
+    pub fn graphs(&self) -> Vec<Graph> {
+        match Kind::of(&self.family).map(|kind| &kind.how) {
+            Some(How::Costs { graphs, .. }) => graphs(self),
+            _ => Vec::new(),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use conclave_algorithms::election::superpeers_wanted;
-use conclave_protocol::{Info, Mark, NodeId, Property, Time, Wrap};
+use conclave_protocol::{Family, Info, Mark, NodeId, Property, Time, Wrap};
 use conclave_sim::{
     Beyond, Costs, EntryCost, Event, JudgeLimits, Outcome, RunSpec, Superpeers, Survey, Tracing,
     Verdict, judgeable,
@@ -320,7 +320,7 @@ impl<'a> Report<'a> {
         rows.extend(self.turnaround().map(|span| {
             time("turnaround_hops", "from the first call to the last that knows", span)
         }));
-        let upkeep = self.info.family() == "election" && costs.overhead < costs.messages;
+        let upkeep = Family::of(self.info).elects && costs.overhead < costs.messages;
         if upkeep && costs.overhead > 0 {
             let counted = (costs.messages - costs.overhead) as f64;
             rows.push(plain("messages", "messages of the election", counted));
@@ -347,7 +347,7 @@ impl<'a> Report<'a> {
 
     /// How long an election took, from the first call until the last to learn of it has done so.
     fn turnaround(&self) -> Option<Duration> {
-        if self.info.family() != "election" {
+        if !Family::of(self.info).elects {
             return None;
         }
         let records = &self.outcome.trace.records;

@@ -3,6 +3,7 @@
 //! A family states each of its properties once. The judge of traces asks after each event, the
 //! model checker in each state; both show what is so by [`Now`].
 
+mod base;
 mod detector;
 mod election;
 mod mutex;
@@ -13,13 +14,16 @@ use std::time::Duration;
 
 use crate::{Info, Mark, NodeId, Property, Time};
 
-/// Every family whose runs are judged. A new one adds its file and a line here.
-static ALL: &[&Family] = &[&mutex::FAMILY, &election::FAMILY, &detector::FAMILY];
+/// Every family. A new one adds its file and a line here.
+static ALL: &[&Family] = &[&mutex::FAMILY, &election::FAMILY, &detector::FAMILY, &base::FAMILY];
 
 /// A family of which nothing is promised.
-static PLAIN: Family = Family {
+const PLAIN: Family = Family {
     name: "",
     promises: &[],
+    asking: Asking::One,
+    inside: false,
+    elects: false,
     settles: |_| 0,
     patience: |tempo| tempo.hop.max(tempo.timer).saturating_mul(20),
 };
@@ -30,11 +34,28 @@ pub struct Family {
     pub name: &'static str,
     /// The properties that make sense for it, in the order of the catalogue.
     pub promises: &'static [Promise],
+    /// Which applications ask in a run that does not say so.
+    pub asking: Asking,
+    /// Whether a client that is granted something is inside until it leaves.
+    pub inside: bool,
+    /// Whether nodes agree on the best of them, which one call is enough to bring about.
+    pub elects: bool,
     /// For how many delays beyond the usual a run of so many nodes goes on when every request has
     /// been served.
     pub settles: fn(u32) -> u32,
     /// How long somebody may wait, or things may take to settle, in a run with this tempo.
     pub patience: fn(&Tempo) -> Duration,
+}
+
+/// Which applications ask in a run that does not say so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asking {
+    /// Every client.
+    All,
+    /// One, since its request is answered for all.
+    One,
+    /// None: there is nothing to ask for.
+    None,
 }
 
 /// How long things took in a run.
@@ -255,7 +276,18 @@ impl Those<'_> {
 impl Family {
     /// That of the algorithm.
     pub fn of(info: &Info) -> &'static Self {
-        ALL.iter().find(|family| family.name == info.family()).copied().unwrap_or(&PLAIN)
+        static OTHER: Family = PLAIN;
+        Self::named(info.family()).unwrap_or(&OTHER)
+    }
+
+    /// That of this name.
+    pub fn named(name: &str) -> Option<&'static Self> {
+        ALL.iter().find(|family| family.name == name).copied()
+    }
+
+    /// Every family, in the order of the catalogue.
+    pub fn all() -> impl Iterator<Item = &'static Self> {
+        ALL.iter().copied()
     }
 }
 

@@ -38,7 +38,9 @@ pub use clock::{Causality, Lamport, Stamp, VectorClock};
 pub use ctx::{Ctx, Effect, Effects};
 pub use decision::{Decision, What};
 pub use detecting::{Detecting, Knob};
-pub use family::{About, Family, Fault, Lasting, Law, Now, Owed, Promise, Says, Tempo, Those};
+pub use family::{
+    About, Asking, Family, Fault, Lasting, Law, Now, Owed, Promise, Says, Tempo, Those,
+};
 pub use host::{Handle, Host, Hosted, Message, Outside, Shown, Stimulus, TimerKey, Turn};
 pub use info::{Channels, Crashes, Detector, Info, Links, Model, Mutant, Opt, Property, Timing};
 pub use label::label;

@@ -2,7 +2,7 @@
 
 use crate::catalogue;
 use conclave_check::{CheckSpec, Limits, Report, Stop};
-use conclave_protocol::{Crashes, Info, Property, Setup, Topology};
+use conclave_protocol::{Crashes, Family, Info, Property, Setup, Topology};
 use serde::Serialize;
 
 use super::{Ending, Searcher, VerdictData, default_spec, is_promised};
@@ -111,12 +111,14 @@ pub fn table(
     if nodes < 3 {
         return Err(Refusal::Usage("--crash-table takes at least three nodes".to_owned()));
     }
-    let chosen: Vec<&'static Info> = if id == "election" {
-        let all = catalogue::infos().filter(|info| info.family() == "election");
-        all.filter(|info| info.mutant.is_none() && !info.elects_several()).collect()
+    let one_leader = |info: &Info| Family::of(info).elects && !info.elects_several();
+    let family = Family::named(id).filter(|family| family.elects);
+    let chosen: Vec<&'static Info> = if let Some(family) = family {
+        let all = catalogue::infos().filter(|info| info.family() == family.name);
+        all.filter(|info| info.mutant.is_none() && one_leader(info)).collect()
     } else {
         let info = find(id)?;
-        if info.family() != "election" || info.elects_several() {
+        if !one_leader(info) {
             let text = format!("--crash-table is about elections of one leader, not about {id}");
             return Err(Refusal::Usage(text));
         }

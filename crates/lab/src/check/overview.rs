@@ -2,7 +2,7 @@
 
 use crate::catalogue;
 use conclave_check::{CheckSpec, Limits, Report, Requests, Stop, Timers, Verdict};
-use conclave_protocol::{Channels, Info, Property};
+use conclave_protocol::{Channels, Family, Info, Property};
 use serde::Serialize;
 
 use super::words::faults;
@@ -10,8 +10,10 @@ use super::{Ending, Searcher, VerdictData};
 use crate::Refusal;
 use crate::claims::{Check, Expected, Size, spec};
 
-/// The families that can be checked.
-pub const FAMILIES: [&str; 3] = ["mutex", "election", "fd"];
+/// The families that can be checked, because properties are stated for them.
+pub fn families() -> impl Iterator<Item = &'static str> {
+    Family::all().filter(|family| !family.promises.is_empty()).map(|family| family.name)
+}
 
 /// One search.
 #[derive(Debug)]
@@ -132,7 +134,7 @@ pub fn overview(
 /// for and smaller ones; what fails, may need more nodes to do so.
 fn chosen(nodes: u32, deep: bool) -> Vec<(&'static Info, &'static Check)> {
     let mut chosen = Vec::new();
-    for family in FAMILIES {
+    for family in families() {
         for info in catalogue::infos().filter(|info| info.family() == family) {
             let larger = if deep { info.deep } else { &[] };
             let checks = info.claims.iter().chain(larger);

@@ -1,7 +1,7 @@
 //! Checks in words.
 
 use conclave_check::{Budgets, CheckSpec, Requests, Timers};
-use conclave_protocol::{Channels, Info};
+use conclave_protocol::{Asking, Channels, Family, Info};
 
 /// What is checked, in one line.
 pub fn describe(info: &Info, spec: &CheckSpec) -> String {
@@ -16,7 +16,7 @@ pub fn describe(info: &Info, spec: &CheckSpec) -> String {
         _ => "in a graph",
     };
     let mut parts = vec![format!("({}), {}, {shape}", info.id, counted(n, "node"))];
-    if info.family() != "fd" {
+    if Family::of(info).asking != Asking::None {
         let often = match spec.requests {
             Requests::AtMost(1) => "once".to_owned(),
             Requests::AtMost(often) => format!("{often} times"),

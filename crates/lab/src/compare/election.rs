@@ -8,9 +8,40 @@ use conclave_sim::{
 use serde::Serialize;
 
 use super::mutex::{Beside, in_units, topology};
+use super::{Comparison, Graph, How, Kind, Line, sheets};
 use crate::simulate;
 use crate::theory::fit::fit;
 use crate::theory::setups::at;
+
+/// How elections are compared.
+pub(super) static KIND: Kind = Kind {
+    family: "election",
+    nodes: &[3, 7, 13, 31, 57],
+    seeds: 3,
+    how: How::Costs {
+        measure: |info, nodes, _, algorithm| algorithm.elections.push(measure(info, nodes)),
+        sheet: sheets::election,
+        graphs,
+    },
+};
+
+/// The worst initiator is the lowest.
+fn graphs(comparison: &Comparison) -> Vec<Graph> {
+    let lines = comparison.algorithms.iter().enumerate().map(|(place, algorithm)| {
+        let calls = || {
+            let first = |it: &Election| Some((f64::from(it.nodes), it.calls.first()?.messages));
+            algorithm.elections.iter().filter_map(first)
+        };
+        Line {
+            name: algorithm.name(),
+            place,
+            measured: calls().filter_map(|(n, messages)| Some((n, messages.measured?))).collect(),
+            theory: calls().filter_map(|(n, messages)| Some((n, messages.theory?))).collect(),
+        }
+    });
+    let title = "Messages of an election that the lowest node calls";
+    vec![Graph { title, unit: "messages", log: true, lines: lines.collect() }]
+}
 
 /// An algorithm among so many nodes.
 #[derive(Clone, Debug, Serialize)]

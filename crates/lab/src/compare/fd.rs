@@ -10,14 +10,12 @@ use serde::Serialize;
 use super::mutex::Beside;
 use super::mutex::{in_units, topology};
 use super::sheets::Sheet;
-use super::{figure, or_dash};
+use super::{How, Kind, figure, or_dash};
 use crate::simulate;
 use crate::theory::setups::{T, at};
 
-/// Numbers of nodes, if none are given.
-pub const NODES: &[u32] = &[5];
-/// The number of runs, if none is given.
-pub const SEEDS: u64 = 20;
+/// How failure detectors are compared.
+pub(super) static KIND: Kind = Kind { family: "fd", nodes: &[5], seeds: 20, how: How::Detectors };
 
 /// How long a run takes, in units of `T`. Messages are counted from the first quarter to the second,
 /// and the crash comes at the beginning of the second half.
@@ -28,7 +26,7 @@ const SETTLED: u32 = SPAN / 4;
 /// Everything that was measured about failure detectors.
 #[derive(Debug, Serialize)]
 pub struct Detectors {
-    /// Always `fd`.
+    /// The family.
     pub family: &'static str,
     /// Numbers of nodes.
     pub nodes: Vec<u32>,
@@ -157,7 +155,7 @@ pub fn measure(
     mut on: impl FnMut(&str) -> bool,
 ) -> (Detectors, bool) {
     let mut measured = Detectors {
-        family: "fd",
+        family: KIND.family,
         nodes: nodes.to_vec(),
         seeds,
         detectors: Vec::new(),

@@ -6,11 +6,26 @@ use conclave_protocol::{Info, NodeId, Setup, Topology};
 use conclave_sim::{Arrivals, Ask, Costs, Outcome, RunSpec, Spread, Tracing, Workload};
 use serde::Serialize;
 
+use super::{Comparison, Graph, How, Kind, Line, sheets};
 use crate::theory::fit::{About, alone};
 use crate::theory::formula::Params;
 use crate::theory::rows_of;
 use crate::theory::setups::{T, at};
 use crate::{askers, simulate};
+
+/// How mutual exclusion is compared.
+pub(super) static KIND: Kind = Kind {
+    family: "mutex",
+    nodes: &[3, 7, 13, 31, 57],
+    seeds: 3,
+    how: How::Costs {
+        measure: |info, nodes, seeds, algorithm| {
+            algorithm.sizes.push(measure(info, nodes, seeds));
+        },
+        sheet: sheets::mutex,
+        graphs,
+    },
+};
 
 /// `E`, how long a process stays inside, in units of `T`.
 pub const STAY: u32 = 10;
@@ -125,6 +140,59 @@ pub fn measure(info: &'static Info, nodes: u32, seeds: u64) -> Size {
         Ok(figures) => Size { nodes, figures: Some(figures), unfit: None, last_client },
         Err(reason) => Size { nodes, figures: None, unfit: Some(reason), last_client },
     }
+}
+
+fn graphs(comparison: &Comparison) -> Vec<Graph> {
+    type Read = fn(&Figures) -> Option<f64>;
+    let of = |title, unit, log, measured: Read, theory: Read| Graph {
+        title,
+        unit,
+        log,
+        lines: lines(comparison, measured, theory),
+    };
+    vec![
+        of(
+            "Messages per entry, alone",
+            "messages",
+            true,
+            |f| f.idle.messages.measured,
+            |f| f.idle.messages.theory,
+        ),
+        of("Messages per entry, saturated", "messages", true, |f| f.saturated.messages, |_| None),
+        of(
+            "Synchronization delay",
+            "T",
+            false,
+            |f| f.burst.sync_delay.filter(|_| f.burst.stuck.is_none()),
+            |f| f.burst.sync_theory.filter(|(a, b)| a == b).map(|(delay, _)| delay),
+        ),
+        of(
+            "Entries per T, saturated",
+            "entries per T",
+            false,
+            |f| f.saturated.throughput,
+            |f| f.saturated.throughput_theory,
+        ),
+    ]
+}
+
+fn lines(
+    comparison: &Comparison,
+    measured: fn(&Figures) -> Option<f64>,
+    theory: fn(&Figures) -> Option<f64>,
+) -> Vec<Line> {
+    let lines = comparison.algorithms.iter().enumerate().map(|(place, algorithm)| {
+        let points = |read: fn(&Figures) -> Option<f64>| {
+            let sizes = algorithm
+                .sizes
+                .iter()
+                .filter_map(|size| Some((f64::from(size.nodes), read(size.figures.as_ref()?)?)));
+            sizes.collect::<Vec<_>>()
+        };
+        let (measured, theory) = (points(measured), points(theory));
+        Line { name: algorithm.name(), place, measured, theory }
+    });
+    lines.filter(|line| !line.measured.is_empty()).collect()
 }
 
 /// What the algorithm wants, and a binary tree where it wants a tree.

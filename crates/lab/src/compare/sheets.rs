@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::election::{Call, Election};
 use super::mutex::{Beside, Figures, Idle};
-use super::{Comparison, figure, lectures, or_dash};
+use super::{Comparison, How, Kind, figure, lectures, or_dash};
 
 /// A table with a title, and notes below it.
 #[derive(Clone, Debug, Serialize)]
@@ -54,12 +54,9 @@ const ELECTION: [(&str, u8); 9] = [
 /// Everything there is to show, one table for each number of nodes and one for the claims.
 pub fn sheets(comparison: &Comparison) -> Vec<Sheet> {
     let mut sheets = Vec::new();
-    for (i, &nodes) in comparison.nodes.iter().enumerate() {
-        if comparison.family == "election" {
-            sheets.push(election(comparison, nodes));
-        } else {
-            sheets.push(mutex(comparison, i, nodes));
-        }
+    if let Some(How::Costs { sheet, .. }) = Kind::of(&comparison.family).map(|kind| &kind.how) {
+        let nodes = comparison.nodes.iter().enumerate();
+        sheets.extend(nodes.map(|(i, &nodes)| sheet(comparison, i, nodes)));
     }
     sheets.extend(superpeers(comparison));
     if !comparison.claims.by_algorithm.is_empty() {
@@ -68,7 +65,8 @@ pub fn sheets(comparison: &Comparison) -> Vec<Sheet> {
     sheets
 }
 
-fn mutex(comparison: &Comparison, i: usize, nodes: u32) -> Sheet {
+/// Of mutual exclusion.
+pub(super) fn mutex(comparison: &Comparison, i: usize, nodes: u32) -> Sheet {
     let (mut rows, mut notes) = (Vec::new(), Vec::new());
     let stay = comparison.stay;
     notes.push(format!(
@@ -156,7 +154,8 @@ fn cells(figures: &Figures) -> Vec<String> {
     cells
 }
 
-fn election(comparison: &Comparison, nodes: u32) -> Sheet {
+/// Of elections.
+pub(super) fn election(comparison: &Comparison, _: usize, nodes: u32) -> Sheet {
     let (mut rows, mut notes) = (Vec::new(), Vec::new());
     notes.push(
         "One node calls for an election, the one with which it costs least or most, or all call at \

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conclave_protocol::{Info, NodeId, Setup, Time};
+use conclave_protocol::{Asking, Family, Info, NodeId, Setup, Time};
 use conclave_sim::{
     Action, Arrivals, Ask, Beyond, Delay, Faults, Outcome, RunSpec, SlowLink, Spread, Workload,
 };
@@ -152,39 +152,6 @@ impl Default for RunFlags {
     }
 }
 
-/// What is usual in the runs of a family, where flags do not say it.
-struct Customs {
-    /// Whose applications ask.
-    asking: Asking,
-    /// Whether there is something to be inside of.
-    inside: bool,
-    /// Whether nodes differ by their attributes.
-    by_attributes: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Asking {
-    Everybody,
-    /// Where one call is answered for all, one is enough to see what happens.
-    One,
-    Nobody,
-}
-
-impl Customs {
-    fn of(info: &Info) -> Self {
-        let family = info.family();
-        Self {
-            asking: match family {
-                "mutex" => Asking::Everybody,
-                "fd" => Asking::Nobody,
-                _ => Asking::One,
-            },
-            inside: family == "mutex",
-            by_attributes: family == "election",
-        }
-    }
-}
-
 impl RunFlags {
     /// These flags, with what they leave open left to chance, for runs over many seeds; and the
     /// flags that this adds.
@@ -313,17 +280,17 @@ impl RunFlags {
     /// Flags that made no difference to a run, each with the reason.
     pub fn without_effect(&self, info: &Info, outcome: &Outcome) -> Vec<String> {
         let mut useless = Vec::new();
-        let customs = Customs::of(info);
-        if customs.asking == Asking::Nobody && !self.ask.is_empty() {
-            useless.push("--ask: there is nothing to ask a failure detector for".to_owned());
+        let family = Family::of(info);
+        if family.asking == Asking::None && !self.ask.is_empty() {
+            useless.push("--ask: there is nothing to ask for".to_owned());
         }
-        if !customs.by_attributes && self.attributes.is_some() {
+        if !family.elects && self.attributes.is_some() {
             useless.push("--attributes: nobody is elected by them".to_owned());
         }
-        if !customs.inside && self.hold.is_some() {
+        if !family.inside && self.hold.is_some() {
             useless.push("--hold: there is nothing to be inside of".to_owned());
         }
-        if !customs.inside && self.ask.iter().any(|ask| ask.hold.is_some()) {
+        if !family.inside && self.ask.iter().any(|ask| ask.hold.is_some()) {
             useless.push("--ask: there is nothing to be inside of for a while".to_owned());
         }
         for LabelAt { label, .. } in &self.lose {
@@ -455,10 +422,10 @@ impl RunFlags {
             let think = self.think.map_or(Spread::exactly(Duration::ZERO), |t| t.with(unit));
             Arrivals::Closed { clients, rounds: rounds.unwrap_or(Some(1)), first: think, think }
         } else {
-            let several = match Customs::of(info).asking {
-                Asking::Everybody => usize::MAX,
+            let several = match Family::of(info).asking {
+                Asking::All => usize::MAX,
                 Asking::One => 1,
-                Asking::Nobody => 0,
+                Asking::None => 0,
             };
             let apart = |(i, node)| {
                 let at = Span::hundredths(50_u64 * i).at(unit);

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use conclave_protocol::{Channels, Info, NodeId};
+use conclave_protocol::{Channels, Family, Info, NodeId};
 use conclave_sim::{Arrivals, Delay, RunSpec, Spread};
 
 use super::number;
@@ -110,10 +110,10 @@ fn workload(info: &Info, spec: &RunSpec) -> String {
     // Nobody is inside anything where nothing is exclusive.
     let own = matches!(&spec.workload.arrivals,
         Arrivals::Plan(asks) if !asks.is_empty() && asks.iter().all(|ask| ask.hold.is_some()));
-    let hold = match info.family() {
-        "mutex" if own => ", each inside for a time of its own".to_owned(),
-        "mutex" => format!(", inside for {}", inside(spec.workload.hold)),
-        _ => String::new(),
+    let hold = match (Family::of(info).inside, own) {
+        (true, true) => ", each inside for a time of its own".to_owned(),
+        (true, false) => format!(", inside for {}", inside(spec.workload.hold)),
+        (false, _) => String::new(),
     };
     let often = |rounds: &Option<u32>| match rounds {
         Some(1) => "once".to_owned(),

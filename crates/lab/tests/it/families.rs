@@ -1,53 +1,265 @@
 //! What is one family's, or one algorithm's, stands in its own files.
+//!
+//! The test reads the sources of everything that runs, checks or shows algorithms, without
+//! comments, without what only tests compile, and without attributes, which hold help texts.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use conclave_algorithms::catalogue;
 
-/// The source files below a directory, but for those of the families.
-fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+/// The crates that know algorithms in general. Those of the service speak of elections, too, which
+/// are their own.
+const GENERAL: [&str; 5] = ["protocol", "sim", "check", "lab", "algorithms"];
+/// Those that use the laboratory beside the service: where they do, the same holds.
+const USERS: [&str; 1] = ["cli"];
+/// Folders with a file for each family, and the list of all algorithms.
+const FAMILY_FILES: [&str; 2] = ["protocol/src/family/", "lab/src/compare/"];
+const CATALOGUE: &str = "algorithms/src/catalogue.rs";
+
+/// A source file: where it is, below the folder of all crates, and its string literals by line.
+struct Source {
+    path: String,
+    text: String,
+    literals: Vec<(usize, String)>,
+}
+
+/// The source files of a crate but for tests.
+fn sources(crates: &Path, name: &str) -> Vec<Source> {
+    let mut paths = Vec::new();
+    walk(&crates.join(name).join("src"), &mut paths);
+    let mut sources = Vec::new();
+    for path in paths {
+        #[expect(clippy::disallowed_methods, reason = "the test is about the sources")]
+        let text = fs::read_to_string(&path).expect("it is text");
+        let path = path.strip_prefix(crates).expect("it is below").to_string_lossy().into_owned();
+        let literals = literals(&text);
+        sources.push(Source { path, text, literals });
+    }
+    sources
+}
+
+fn walk(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).expect("the sources are there") {
         let path = entry.expect("it can be read").path();
-        if path.is_dir() && !path.ends_with("protocol/src/family") {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|it| it == "rs") {
+        let test = path.file_stem().is_some_and(|stem| stem == "tests");
+        if path.is_dir() && !test {
+            walk(&path, found);
+        } else if path.extension().is_some_and(|it| it == "rs") && !test {
             found.push(path);
         }
     }
 }
 
-/// The whole string literals of a line that is no comment.
-fn literals(line: &str) -> impl Iterator<Item = &str> {
-    let code = if line.trim_start().starts_with("//") { "" } else { line };
-    code.split('"').skip(1).step_by(2)
-}
-
-#[test]
-fn no_driver_and_no_judge_names_a_family_or_an_algorithm() {
-    let mut names: Vec<&str> = catalogue::infos().map(|info| info.id).collect();
-    names.extend(catalogue::infos().map(|info| info.family()));
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut files = Vec::new();
-    for name in ["protocol", "sim", "check"] {
-        sources(&crates.join(name).join("src"), &mut files);
-    }
-    assert!(files.len() > 50, "{} files", files.len());
+/// The string literals of a source text with their lines: not those of comments, of attributes and
+/// of what only tests compile.
+fn literals(text: &str) -> Vec<(usize, String)> {
+    let mut scan = Scan { rest: text, line: 1 };
     let mut found = Vec::new();
-    for file in files {
-        #[expect(clippy::disallowed_methods, reason = "the test is about the sources")]
-        let text = fs::read_to_string(&file).expect("it is text");
-        for (number, line) in (1..).zip(text.lines()) {
-            let named = literals(line).filter(|literal| names.contains(literal));
-            found.extend(named.map(|name| format!("{}:{number}: {name}", file.display())));
+    while let Some(first) = scan.rest.chars().next() {
+        if scan.skip_comment() {
+            continue;
+        }
+        if scan.rest.starts_with("#[cfg(test)]") {
+            scan.skip_item();
+        } else if scan.rest.starts_with("#[") || scan.rest.starts_with("#![") {
+            scan.skip_brackets();
+        } else if let Some(literal) = scan.string() {
+            found.push(literal);
+        } else if !scan.skip_char() {
+            scan.skip(first.len_utf8());
         }
     }
-    assert!(found.is_empty(), "{}", found.join("\n"));
+    found
+}
+
+/// What is left of a text, and in which line that begins.
+struct Scan<'a> {
+    rest: &'a str,
+    line: usize,
+}
+
+impl<'a> Scan<'a> {
+    fn skip(&mut self, bytes: usize) -> &'a str {
+        let (skipped, rest) = self.rest.split_at(bytes);
+        self.line += skipped.matches('\n').count();
+        self.rest = rest;
+        skipped
+    }
+
+    fn skip_comment(&mut self) -> bool {
+        let end = match self.rest {
+            line if line.starts_with("//") => line.find('\n').unwrap_or(line.len()),
+            block if block.starts_with("/*") => block.find("*/").map_or(block.len(), |it| it + 2),
+            _ => return false,
+        };
+        self.skip(end);
+        true
+    }
+
+    /// A string literal, raw or not.
+    fn string(&mut self) -> Option<(usize, String)> {
+        let line = self.line;
+        let marks =
+            self.rest.strip_prefix('r').map(|it| it.len() - it.trim_start_matches('#').len());
+        let raw = marks.filter(|marks| self.rest[1 + marks..].starts_with('"'));
+        if let Some(marks) = raw {
+            let end = format!("\"{}", "#".repeat(marks));
+            self.skip(marks + 2);
+            let length = self.rest.find(&end).unwrap_or(self.rest.len());
+            let literal = self.skip(length).to_owned();
+            self.skip(end.len().min(self.rest.len()));
+            return Some((line, literal));
+        }
+        self.rest.strip_prefix('"')?;
+        self.skip(1);
+        let mut escaped = false;
+        let end = self.rest.find(|c| {
+            let ends = c == '"' && !escaped;
+            escaped = c == '\\' && !escaped;
+            ends
+        });
+        let literal = self.skip(end.unwrap_or(self.rest.len())).to_owned();
+        self.skip(1.min(self.rest.len()));
+        Some((line, literal))
+    }
+
+    /// A character, which may be a quotation mark; a lifetime is none.
+    fn skip_char(&mut self) -> bool {
+        let Some(inside) = self.rest.strip_prefix('\'') else { return false };
+        let length = match inside.chars().next() {
+            Some('\\') => inside[2..].find('\'').map(|it| it + 2),
+            Some(one) => Some(one.len_utf8()).filter(|it| inside[*it..].starts_with('\'')),
+            None => None,
+        };
+        self.skip(length.map_or(1, |length| length + 2));
+        true
+    }
+
+    /// Up to the end of the first pair of brackets of any kind, whatever stands inside them.
+    fn skip_brackets(&mut self) {
+        let mut depth = 0;
+        while let Some(next) = self.rest.chars().next() {
+            if self.skip_comment() || self.string().is_some() || self.skip_char() {
+                continue;
+            }
+            self.skip(next.len_utf8());
+            match next {
+                '(' | '[' | '{' => depth += 1,
+                ')' | ']' | '}' => depth -= 1,
+                _ => continue,
+            }
+            if depth == 0 {
+                return;
+            }
+        }
+    }
+
+    /// An item with its attributes: up to a semicolon or the end of its block.
+    fn skip_item(&mut self) {
+        while let Some(next) = self.rest.chars().next() {
+            match next {
+                '{' => return self.skip_brackets(),
+                '#' | '(' | '[' => self.skip_brackets(),
+                ';' => {
+                    self.skip(1);
+                    return;
+                }
+                _ => {
+                    if !self.skip_comment() {
+                        self.skip(next.len_utf8());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Whether the text names the id, rather than a longer one that begins with it.
+fn names(text: &str, id: &str) -> bool {
+    text.match_indices(id).any(|(at, _)| {
+        let part_of_name = |c: char| c.is_alphanumeric() || c == '-' || c == '/';
+        let after = text[at + id.len()..].chars().next();
+        let before = text[..at].chars().next_back();
+        !after.is_some_and(part_of_name) && !before.is_some_and(part_of_name)
+    })
+}
+
+/// The part of the algorithms' crate that a file belongs to: its folder, or the file of that name.
+fn part(path: &str) -> Option<&str> {
+    let below = path.strip_prefix("algorithms/src/")?;
+    Some(below.split(['/', '.']).next().unwrap_or(below))
 }
 
 #[test]
-fn a_name_is_found_wherever_it_stands_in_a_line() {
-    let line = r#"if info.family() == "mutex" || id == "election/bully" {"#;
-    assert!(literals(line).eq(["mutex", "election/bully"]));
-    assert_eq!(literals("    /// such as \"mutex\"").count(), 0);
+fn no_family_name_and_no_algorithm_id_is_matched_on_outside_its_folder() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let ids: Vec<&str> = catalogue::infos().map(|info| info.id).collect();
+    let families: BTreeSet<&str> = catalogue::infos().map(|info| info.family()).collect();
+    let mut files: Vec<Source> = GENERAL.iter().flat_map(|name| sources(&crates, name)).collect();
+    let users = USERS.iter().flat_map(|name| sources(&crates, name));
+    files.extend(users.filter(|source| source.text.contains("conclave_lab")));
+    assert!(files.len() > 150, "{} files", files.len());
+
+    // In which parts of the algorithms' crate a family's entries are named, and which families a
+    // family's own file names.
+    let mut parts: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut own: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for Source { path, literals, .. } in files.iter().filter(|it| it.path != CATALOGUE) {
+        let family_file = FAMILY_FILES.iter().any(|folder| path.starts_with(folder));
+        for (line, literal) in literals {
+            for id in ids.iter().filter(|id| names(literal, id)) {
+                let (family, _) = id.split_once('/').expect("ids have a family");
+                match part(path) {
+                    Some(part) => {
+                        parts.entry(family).or_default().insert(part);
+                    }
+                    None => wrong.push(format!("{path}:{line}: {id}")),
+                }
+            }
+            match families.get(literal.as_str()) {
+                Some(family) if family_file => {
+                    own.entry(path).or_default().insert(family);
+                }
+                Some(family) => wrong.push(format!("{path}:{line}: {family}")),
+                None => {}
+            }
+        }
+    }
+    let several = parts.iter().filter(|(_, parts)| parts.len() > 1);
+    wrong.extend(several.map(|(family, parts)| format!("{family} stands in {parts:?}")));
+    let several = own.iter().filter(|(_, families)| families.len() > 1);
+    wrong.extend(several.map(|(path, families)| format!("{path} is of {families:?}")));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(families.iter().all(|family| parts.contains_key(family)), "{parts:?}");
+    assert!(own.len() > families.len(), "{own:?}");
+}
+
+#[test]
+fn literals_are_found_wherever_a_driver_could_match_on_them() {
+    let text = r##"
+        //! "comment"
+        /* "comment" */
+        #[command(after_help = "conclave run mutex/lamport")]
+        fn ask(c: char) -> &'static str {
+            if c == '"' || c == '\'' || c == '\\' { r#"a "raw" one"# } else { "a \" b" }
+        }
+        #[cfg(test)]
+        use a::{b, c};
+        #[cfg(test)]
+        #[allow(dead_code)]
+        mod tests { const X: &str = "}"; }
+        const Y: &[&str] = &["last"];
+    "##;
+    let found = literals(text);
+    let found: Vec<_> = found.iter().map(|(line, it)| (*line, it.as_str())).collect();
+    assert_eq!(found, [(6, r#"a "raw" one"#), (6, r#"a \" b"#), (13, "last")]);
+}
+
+#[test]
+fn an_id_is_not_the_beginning_of_another() {
+    assert!(names("run mutex/lamport --nodes 3", "mutex/lamport"));
+    assert!(!names("mutex/lamport-ack-suppression", "mutex/lamport"));
 }

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use super::{Family, Fault, Law, Now, Promise, Says, Tempo};
+use super::{Asking, Family, Fault, Law, Now, PLAIN, Promise, Says, Tempo};
 use crate::{NodeId, Property};
 
 /// Failure detection.
 pub(super) static FAMILY: Family =
-    Family { name: "fd", promises: PROMISES, settles: |_| 0, patience };
+    Family { name: "fd", promises: PROMISES, asking: Asking::None, patience, ..PLAIN };
 
 const PROMISES: &[Promise] = &[
     Promise {

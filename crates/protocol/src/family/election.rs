@@ -2,16 +2,19 @@
 
 use std::time::Duration;
 
-use super::{About, Family, Fault, Law, Now, Promise, Says, Tempo};
+use super::{About, Asking, Family, Fault, Law, Now, PLAIN, Promise, Says, Tempo};
 use crate::{Mark, NodeId, Property, names};
 
 /// Elections.
 pub(super) static FAMILY: Family = Family {
     name: "election",
     promises: PROMISES,
+    asking: Asking::One,
+    elects: true,
     // An election that travels from node to node takes a few rounds of all of them.
     settles: |nodes| nodes.saturating_mul(8),
     patience,
+    ..PLAIN
 };
 
 const PROMISES: &[Promise] = &[

@@ -2,12 +2,20 @@
 
 use std::time::Duration;
 
-use super::{About, Family, Fault, Lasting, Law, Now, Owed, Promise, Says, Tempo, Those};
+use super::{
+    About, Asking, Family, Fault, Lasting, Law, Now, Owed, PLAIN, Promise, Says, Tempo, Those,
+};
 use crate::{Mark, NodeId, Property, names};
 
 /// Mutual exclusion.
-pub(super) static FAMILY: Family =
-    Family { name: "mutex", promises: PROMISES, settles: |_| 0, patience };
+pub(super) static FAMILY: Family = Family {
+    name: "mutex",
+    promises: PROMISES,
+    asking: Asking::All,
+    inside: true,
+    patience,
+    ..PLAIN
+};
 
 const PROMISES: &[Promise] = &[
     Promise {

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use conclave_lab::check::grouped;
-use conclave_lab::check::overview::{FAMILIES, Overview, Row, Unchecked, overview};
+use conclave_lab::check::overview::{Overview, Row, Unchecked, families, overview};
 use conclave_protocol::{Info, Property};
 
 use super::Args;
@@ -34,7 +34,7 @@ pub(super) fn perform(
 /// Prints the tables, and what is to be said below them.
 fn print(overview: &Overview, terminal: &Terminal, out: &mut dyn Write) -> Result<(), Failure> {
     let problems = overview.problems();
-    for family in FAMILIES {
+    for family in families() {
         let rows: Vec<&Row> =
             overview.rows.iter().filter(|row| row.info.family() == family).collect();
         if !rows.is_empty() {

@@ -2,13 +2,10 @@
 
 use std::fmt::Write as _;
 
-use conclave_lab::compare::election::Election;
 use conclave_lab::compare::fd::Detectors;
-use conclave_lab::compare::mutex::Figures;
-use conclave_lab::compare::{Comparison, Sheet, lectures, sheets};
+use conclave_lab::compare::{Comparison, Graph, Sheet, lectures, sheets};
 
-use super::plot::{Line, Plot};
-use super::tradeoff;
+use super::{plot, tradeoff};
 
 const STYLE: &str = "
 :root { color-scheme: light dark; --ink: #1c1e21; --dim: #5c6370; --page: #ffffff; --soft: #f3f4f6;
@@ -56,7 +53,7 @@ fn head(family: &str, title: &str) -> String {
 
 /// The whole page about failure detectors.
 pub(super) fn detectors(detectors: &Detectors) -> String {
-    let mut page = head("fd", "how soon, how often wrong, and for how many messages");
+    let mut page = head(detectors.family, "how soon, how often wrong, and for how many messages");
     let _ = writeln!(page, "<p class=\"about\">{}</p>", escape(&detectors.summary()));
     if let Some(svg) = tradeoff::svg(&detectors.tradeoff) {
         let _ = write!(
@@ -88,7 +85,7 @@ pub(super) fn page(comparison: &Comparison) -> String {
         },
         escape(&lectures::legend()),
     );
-    let drawn: Vec<String> = plots(comparison).iter().filter_map(figure).collect();
+    let drawn: Vec<String> = comparison.graphs().iter().filter_map(figure).collect();
     if !drawn.is_empty() {
         page.push_str(
             "<h2>Over the number of nodes</h2>\n<p class=\"about\">Thin: measured. Broad: \
@@ -105,83 +102,9 @@ pub(super) fn page(comparison: &Comparison) -> String {
     page
 }
 
-fn figure(plot: &Plot) -> Option<String> {
-    let svg = plot.svg()?;
-    Some(format!("<figure><figcaption>{}</figcaption>\n{svg}</figure>\n", plot.title))
-}
-
-fn plots(comparison: &Comparison) -> Vec<Plot> {
-    if comparison.family == "election" {
-        return elections(comparison);
-    }
-    type Read = fn(&Figures) -> Option<f64>;
-    let of = |title, unit, log, measured: Read, theory: Read| Plot {
-        title,
-        unit,
-        log,
-        lines: lines(comparison, measured, theory),
-    };
-    vec![
-        of(
-            "Messages per entry, alone",
-            "messages",
-            true,
-            |f| f.idle.messages.measured,
-            |f| f.idle.messages.theory,
-        ),
-        of("Messages per entry, saturated", "messages", true, |f| f.saturated.messages, |_| None),
-        of(
-            "Synchronization delay",
-            "T",
-            false,
-            |f| f.burst.sync_delay.filter(|_| f.burst.stuck.is_none()),
-            |f| f.burst.sync_theory.filter(|(a, b)| a == b).map(|(delay, _)| delay),
-        ),
-        of(
-            "Entries per T, saturated",
-            "entries per T",
-            false,
-            |f| f.saturated.throughput,
-            |f| f.saturated.throughput_theory,
-        ),
-    ]
-}
-
-fn lines(
-    comparison: &Comparison,
-    measured: fn(&Figures) -> Option<f64>,
-    theory: fn(&Figures) -> Option<f64>,
-) -> Vec<Line> {
-    let lines = comparison.algorithms.iter().enumerate().map(|(style, algorithm)| {
-        let points = |read: fn(&Figures) -> Option<f64>| {
-            let sizes = algorithm
-                .sizes
-                .iter()
-                .filter_map(|size| Some((f64::from(size.nodes), read(size.figures.as_ref()?)?)));
-            sizes.collect::<Vec<_>>()
-        };
-        let (measured, theory) = (points(measured), points(theory));
-        Line { name: algorithm.name(), style, measured, theory }
-    });
-    lines.filter(|line| !line.measured.is_empty()).collect()
-}
-
-/// The worst initiator is the lowest.
-fn elections(comparison: &Comparison) -> Vec<Plot> {
-    let lines = comparison.algorithms.iter().enumerate().map(|(style, algorithm)| {
-        let calls = || {
-            let first = |it: &Election| Some((f64::from(it.nodes), it.calls.first()?.messages));
-            algorithm.elections.iter().filter_map(first)
-        };
-        Line {
-            name: algorithm.name(),
-            style,
-            measured: calls().filter_map(|(n, messages)| Some((n, messages.measured?))).collect(),
-            theory: calls().filter_map(|(n, messages)| Some((n, messages.theory?))).collect(),
-        }
-    });
-    let title = "Messages of an election that the lowest node calls";
-    vec![Plot { title, unit: "messages", log: true, lines: lines.collect() }]
+fn figure(graph: &Graph) -> Option<String> {
+    let svg = plot::svg(graph)?;
+    Some(format!("<figure><figcaption>{}</figcaption>\n{svg}</figure>\n", graph.title))
 }
 
 fn table(sheet: &Sheet, page: &mut String) {

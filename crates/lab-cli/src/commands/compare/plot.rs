@@ -2,25 +2,7 @@
 
 use std::fmt::Write as _;
 
-use conclave_lab::compare::figure;
-
-/// A plot over the number of nodes.
-pub(super) struct Plot {
-    pub(super) title: &'static str,
-    pub(super) unit: &'static str,
-    /// Whether both axes are logarithmic, or only the horizontal one.
-    pub(super) log: bool,
-    pub(super) lines: Vec<Line>,
-}
-
-/// What was measured, and what theory says.
-pub(super) struct Line {
-    pub(super) name: &'static str,
-    /// Which colour and dash it has on the whole page.
-    pub(super) style: usize,
-    pub(super) measured: Vec<(f64, f64)>,
-    pub(super) theory: Vec<(f64, f64)>,
-}
+use conclave_lab::compare::{Graph, Line, figure};
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 380.0;
@@ -34,139 +16,135 @@ const DASHES: [&str; 4] = ["none", "7 3", "2 3", "9 3 2 3"];
 /// The least distance of two labels.
 const LABEL: f64 = 11.0;
 
-impl Plot {
-    /// The plot as an SVG element, or nothing if there is nothing to plot.
-    pub(super) fn svg(&self) -> Option<String> {
-        let shown = |&(_, y): &(f64, f64)| !self.log || y > 0.0;
-        let points = || {
-            let both = self.lines.iter().flat_map(|line| line.measured.iter().chain(&line.theory));
-            both.copied().filter(shown)
-        };
-        points().next()?;
-        let bounds = |values: &dyn Fn((f64, f64)) -> f64| {
-            points().map(values).fold((f64::MAX, f64::MIN), |(a, b), v| (a.min(v), b.max(v)))
-        };
-        let horizontal = Axis::new(bounds(&|(x, _)| x), true, LEFT, WIDTH - RIGHT);
-        let vertical = Axis::new(bounds(&|(_, y)| y), self.log, HEIGHT - BOTTOM, TOP);
-        let at = |(x, y): (f64, f64)| (horizontal.at(x), vertical.at(y));
+/// The plot as an SVG element, or nothing if there is nothing to plot.
+pub(super) fn svg(graph: &Graph) -> Option<String> {
+    let shown = |&(_, y): &(f64, f64)| !graph.log || y > 0.0;
+    let points = || {
+        let both = graph.lines.iter().flat_map(|line| line.measured.iter().chain(&line.theory));
+        both.copied().filter(shown)
+    };
+    points().next()?;
+    let bounds = |values: &dyn Fn((f64, f64)) -> f64| {
+        points().map(values).fold((f64::MAX, f64::MIN), |(a, b), v| (a.min(v), b.max(v)))
+    };
+    let horizontal = Axis::new(bounds(&|(x, _)| x), true, LEFT, WIDTH - RIGHT);
+    let vertical = Axis::new(bounds(&|(_, y)| y), graph.log, HEIGHT - BOTTOM, TOP);
+    let at = |(x, y): (f64, f64)| (horizontal.at(x), vertical.at(y));
 
-        let title = self.title;
-        let mut svg =
-            format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">\n");
-        let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
-        for y in vertical.ticks() {
-            let (py, label) = (vertical.at(y), figure(y));
-            let _ = writeln!(
-                svg,
-                "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{py:.1}\" x2=\"{right}\" y2=\"{py:.1}\"/>\
-                 <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
-                LEFT - 6.0,
-                py + 4.0,
-            );
-        }
-        let mut sizes: Vec<f64> = points().map(|(x, _)| x).collect();
-        sizes.sort_by(f64::total_cmp);
-        sizes.dedup();
-        for x in sizes {
-            let (px, label) = (horizontal.at(x), figure(x));
-            let _ = writeln!(
-                svg,
-                "<line class=\"grid\" x1=\"{px:.1}\" y1=\"{TOP}\" x2=\"{px:.1}\" y2=\"{bottom}\"/>\
-                 <text class=\"tick\" x=\"{px:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>",
-                bottom + 16.0,
-            );
-        }
+    let title = graph.title;
+    let mut svg =
+        format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">\n");
+    let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
+    for y in vertical.ticks() {
+        let (py, label) = (vertical.at(y), figure(y));
         let _ = writeln!(
             svg,
-            "<text class=\"axis\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">nodes N</text>\
-             <text class=\"axis\" transform=\"translate(14 {:.1}) rotate(-90)\" \
-             text-anchor=\"middle\">{}</text>",
-            LEFT.midpoint(right),
-            bottom + 34.0,
-            TOP.midpoint(bottom),
-            self.unit,
+            "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{py:.1}\" x2=\"{right}\" y2=\"{py:.1}\"/>\
+             <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
+            LEFT - 6.0,
+            py + 4.0,
         );
-        for (line, label) in self.lines.iter().zip(self.labels(&vertical)) {
-            let keep = |points: &[(f64, f64)]| -> Vec<(f64, f64)> {
-                points.iter().copied().filter(shown).map(at).collect()
-            };
-            line.draw(&keep(&line.measured), &keep(&line.theory), label, &mut svg);
-        }
-        svg.push_str("</svg>\n");
-        Some(svg)
     }
-
-    /// The labels, of every line that has one: how high it stands, and what it says. Lines that end
-    /// at about the same height share one, which counts them.
-    fn labels(&self, vertical: &Axis) -> Vec<Option<(f64, String)>> {
-        let ends = self.lines.iter().map(|line| {
-            let end = line.measured.iter().rev().find(|(_, y)| !self.log || *y > 0.0);
-            end.map_or(HEIGHT - BOTTOM, |&(_, y)| vertical.at(y))
-        });
-        let mut order: Vec<(usize, f64)> = ends.enumerate().collect();
-        order.sort_by(|(_, a), (_, b)| a.total_cmp(b));
-        let mut labels = vec![None; order.len()];
-        for together in order.chunk_by(|(_, a), (_, b)| b - a < LABEL / 4.0) {
-            let (i, y) = together[0];
-            let others = match together.len() {
-                1 => String::new(),
-                some => format!(" +{}", some - 1),
-            };
-            labels[i] = Some((y, format!("{}{others}", self.lines[i].name)));
-        }
-        let mut next = TOP;
-        let mut left = labels.iter().flatten().count();
-        for &(i, _) in &order {
-            let Some((y, _)) = &mut labels[i] else { continue };
-            left -= 1;
-            // Leave room for those that follow.
-            *y = y.min(HEIGHT - 4.0 - LABEL * left as f64).max(next);
-            next = *y + LABEL;
-        }
-        labels
+    let mut sizes: Vec<f64> = points().map(|(x, _)| x).collect();
+    sizes.sort_by(f64::total_cmp);
+    sizes.dedup();
+    for x in sizes {
+        let (px, label) = (horizontal.at(x), figure(x));
+        let _ = writeln!(
+            svg,
+            "<line class=\"grid\" x1=\"{px:.1}\" y1=\"{TOP}\" x2=\"{px:.1}\" y2=\"{bottom}\"/>\
+             <text class=\"tick\" x=\"{px:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>",
+            bottom + 16.0,
+        );
     }
+    let _ = writeln!(
+        svg,
+        "<text class=\"axis\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">nodes N</text>\
+         <text class=\"axis\" transform=\"translate(14 {:.1}) rotate(-90)\" \
+         text-anchor=\"middle\">{}</text>",
+        LEFT.midpoint(right),
+        bottom + 34.0,
+        TOP.midpoint(bottom),
+        graph.unit,
+    );
+    for (line, label) in graph.lines.iter().zip(labels(graph, &vertical)) {
+        let keep = |points: &[(f64, f64)]| -> Vec<(f64, f64)> {
+            points.iter().copied().filter(shown).map(at).collect()
+        };
+        draw(line, &keep(&line.measured), &keep(&line.theory), label, &mut svg);
+    }
+    svg.push_str("</svg>\n");
+    Some(svg)
 }
 
-impl Line {
-    fn draw(
-        &self,
-        measured: &[(f64, f64)],
-        theory: &[(f64, f64)],
-        label: Option<(f64, String)>,
-        svg: &mut String,
-    ) {
-        let path = |points: &[(f64, f64)]| {
-            let points: Vec<String> =
-                points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-            points.join(" ")
+/// The labels, of every line that has one: how high it stands, and what it says. Lines that end
+/// at about the same height share one, which counts them.
+fn labels(graph: &Graph, vertical: &Axis) -> Vec<Option<(f64, String)>> {
+    let ends = graph.lines.iter().map(|line| {
+        let end = line.measured.iter().rev().find(|(_, y)| !graph.log || *y > 0.0);
+        end.map_or(HEIGHT - BOTTOM, |&(_, y)| vertical.at(y))
+    });
+    let mut order: Vec<(usize, f64)> = ends.enumerate().collect();
+    order.sort_by(|(_, a), (_, b)| a.total_cmp(b));
+    let mut labels = vec![None; order.len()];
+    for together in order.chunk_by(|(_, a), (_, b)| b - a < LABEL / 4.0) {
+        let (i, y) = together[0];
+        let others = match together.len() {
+            1 => String::new(),
+            some => format!(" +{}", some - 1),
         };
-        let (color, dash) = (self.style % COLORS, DASHES[self.style / COLORS % DASHES.len()]);
-        let _ = write!(svg, "<g class=\"line c{color}\"><title>{}</title>", self.name);
-        if !theory.is_empty() {
-            let _ = write!(svg, "<polyline class=\"theory\" points=\"{}\"/>", path(theory));
+        labels[i] = Some((y, format!("{}{others}", graph.lines[i].name)));
+    }
+    let mut next = TOP;
+    let mut left = labels.iter().flatten().count();
+    for &(i, _) in &order {
+        let Some((y, _)) = &mut labels[i] else { continue };
+        left -= 1;
+        // Leave room for those that follow.
+        *y = y.min(HEIGHT - 4.0 - LABEL * left as f64).max(next);
+        next = *y + LABEL;
+    }
+    labels
+}
+
+fn draw(
+    line: &Line,
+    measured: &[(f64, f64)],
+    theory: &[(f64, f64)],
+    label: Option<(f64, String)>,
+    svg: &mut String,
+) {
+    let path = |points: &[(f64, f64)]| {
+        let points: Vec<String> =
+            points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        points.join(" ")
+    };
+    let (color, dash) = (line.place % COLORS, DASHES[line.place / COLORS % DASHES.len()]);
+    let _ = write!(svg, "<g class=\"line c{color}\"><title>{}</title>", line.name);
+    if !theory.is_empty() {
+        let _ = write!(svg, "<polyline class=\"theory\" points=\"{}\"/>", path(theory));
+    }
+    if let Some(&(x, y)) = measured.last() {
+        let _ = write!(
+            svg,
+            "<polyline points=\"{}\" stroke-dasharray=\"{dash}\"/>",
+            path(measured)
+        );
+        for (x, y) in measured {
+            let _ = write!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\"/>");
         }
-        if let Some(&(x, y)) = measured.last() {
+        if let Some((height, text)) = label {
+            let end = WIDTH - RIGHT + 14.0;
             let _ = write!(
                 svg,
-                "<polyline points=\"{}\" stroke-dasharray=\"{dash}\"/>",
-                path(measured)
+                "<polyline class=\"leader\" points=\"{x:.1},{y:.1} {:.1},{height:.1}\"/>\
+                 <text x=\"{end:.1}\" y=\"{:.1}\">{text}</text>",
+                end - 2.0,
+                height + 3.0,
             );
-            for (x, y) in measured {
-                let _ = write!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\"/>");
-            }
-            if let Some((height, text)) = label {
-                let end = WIDTH - RIGHT + 14.0;
-                let _ = write!(
-                    svg,
-                    "<polyline class=\"leader\" points=\"{x:.1},{y:.1} {:.1},{height:.1}\"/>\
-                     <text x=\"{end:.1}\" y=\"{:.1}\">{text}</text>",
-                    end - 2.0,
-                    height + 3.0,
-                );
-            }
         }
-        svg.push_str("</g>\n");
     }
+    svg.push_str("</g>\n");
 }
 
 /// Where numbers lie on the page.
