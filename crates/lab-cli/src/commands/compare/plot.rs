@@ -115,8 +115,7 @@ fn draw(
     svg: &mut String,
 ) {
     let path = |points: &[(f64, f64)]| {
-        let points: Vec<String> =
-            points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+        let points: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         points.join(" ")
     };
     let (color, dash) = (line.place % COLORS, DASHES[line.place / COLORS % DASHES.len()]);
@@ -125,11 +124,8 @@ fn draw(
         let _ = write!(svg, "<polyline class=\"theory\" points=\"{}\"/>", path(theory));
     }
     if let Some(&(x, y)) = measured.last() {
-        let _ = write!(
-            svg,
-            "<polyline points=\"{}\" stroke-dasharray=\"{dash}\"/>",
-            path(measured)
-        );
+        let _ =
+            write!(svg, "<polyline points=\"{}\" stroke-dasharray=\"{dash}\"/>", path(measured));
         for (x, y) in measured {
             let _ = write!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"2.5\"/>");
         }
