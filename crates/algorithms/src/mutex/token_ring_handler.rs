@@ -2,10 +2,10 @@
 //! token and hands it on whatever the application is doing.
 //!
 //! The handler owns the token; the application only tells it that it wants in or has left. So
-//! nothing the application does outside the critical section keeps the token from anybody, which
-//! is what *progress* asks for. Where the application itself receives the token, one that computes
-//! for long leaves it unread: there is still only one token and one inside, but the others wait for
-//! as long as a node that wants nothing is busy.
+//! nothing that an application does outside the critical section keeps the token from other nodes,
+//! which is what *progress* asks for. Where the application itself receives the token, one that
+//! computes for long leaves it unread: there is still only one token and one node inside, but the
+//! others wait for as long as a node that wants nothing is busy.
 //!
 //! # Rules
 //!
@@ -18,8 +18,8 @@
 //!
 //! # Cost
 //!
-//! That of the token ring: N messages a round; one message and one hop an entry if everybody always
-//! wants in.
+//! That of the token ring: N messages a round; one message and one hop an entry if all nodes always
+//! want in.
 //!
 //! # Known failures
 //!
@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use conclave_protocol::claims::Check;
 use conclave_protocol::{
-    Charge, Ctx, Entry, Info, Links, Model, Mutant, NodeId, Opt, Property, Protocol, Setup, Unfit,
+    Charge, Ctx, Entry, Links, Model, Never, NodeId, Opt, Property, Protocol, Setup, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
@@ -41,7 +41,7 @@ use super::{LOCK, Notice, Request, SAFE};
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TokenHandler {
     application: Application,
-    /// A token that has arrived and that nobody has looked at.
+    /// A token that has arrived and that the application has not looked at.
     unread: Option<u64>,
 }
 
@@ -55,16 +55,6 @@ enum Application {
     Inside {
         token: u64,
     },
-}
-
-/// Who is busy with other things, and whether that matters.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    holder: NodeId,
-    /// A node whose application computes, for so long at a time, or until it wants in.
-    busy: Option<(NodeId, Option<Duration>)>,
-    /// There is no handler: the application receives the token itself.
-    polled: bool,
 }
 
 /// The only message.
@@ -84,78 +74,24 @@ pub enum Timer {
     Computed,
 }
 
-/// With a handler.
-pub static HANDLER: Entry<TokenHandler> = Entry {
-    info: Info {
-        id: "mutex/token-ring-handler",
-        title: "Token ring with handlers",
-        summary: "a handler at each node takes the token whatever its application does",
-        source: "Le Lann. Distributed systems: towards a formal approach. IFIP Congress, 1977",
-        text: include_str!("token_ring_handler.rs"),
-        model: Model { links: Links::Ring, ..Model::RELIABLE },
-        holds: &[
-            Property::Exclusion,
-            Property::NoDeadlock,
-            Property::NoStarvation,
-            Property::FenceOrder,
-        ],
-        fails: &[(
-            Property::FcfsHappenedBefore,
-            "p3 asks and tells p1, which asks too; the token, at p0, reaches p1 first",
-        )],
-        options: &[
-            super::HOLDER,
-            Opt {
-                name: "busy",
-                default: "1",
-                help: "a node whose application computes, or a node and for how many T at a time, \
-                       such as 1:1000, or none",
-            },
-        ],
-        mutant: None,
-        claims: &[
-            Check::new(3, LOCK).requests(2),
-            Check::new(4, LOCK).requests(2),
-            Check::new(4, &[Property::FcfsHappenedBefore]).talking().fails(4),
-        ],
-        deep: &[Check::new(5, LOCK).requests(2)],
-        ..Info::EMPTY
-    },
-    config: |setup| Config::new(setup, false),
-    clients: Entry::<TokenHandler>::everyone,
-};
+/// Which node starts with the token, and which one's application is busy with other things.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    holder: NodeId,
+    /// A node whose application computes, for so long at a time, or until it wants in.
+    busy: Option<(NodeId, Option<Duration>)>,
+    mutation: Option<Mutation>,
+}
 
-/// Without: the token waits until the application looks.
-pub static POLLED: Entry<TokenHandler> = Entry {
-    info: Info {
-        id: "mutex/token-ring-polled",
-        title: "Token ring without handlers",
-        summary: "the token lies unread until the application has time for it",
-        holds: &[Property::Exclusion, Property::FenceOrder],
-        fails: &[(
-            Property::NoDeadlock,
-            "p1 computes and wants nothing; the token lies at its door, and nobody enters",
-        )],
-        mutant: Some(Mutant {
-            of: "mutex/token-ring-handler",
-            defect: "rule 2 happens only when the application looks for the token",
-            breaks: Property::NoDeadlock,
-        }),
-        claims: &[
-            Check::new(3, SAFE).requests(2),
-            Check::new(2, &[Property::NoDeadlock]).fails(2),
-            Check::new(3, &[Property::NoDeadlock]).fails(2),
-        ],
-        deep: &[],
-        cases: &[],
-        ..HANDLER.info
-    },
-    config: |setup| Config::new(setup, true),
-    ..HANDLER
-};
+/// What is wrong in a mutant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mutation {
+    /// There is no handler: the application receives the token itself.
+    Polled,
+}
 
 impl Config {
-    fn new(setup: &Setup, polled: bool) -> Result<Self, Unfit> {
+    fn new(setup: &Setup, mutation: Option<Mutation>) -> Result<Self, Unfit> {
         at_least_two(setup)?;
         let busy: String = setup.option("busy", "1".to_owned())?;
         let busy = match busy.as_str() {
@@ -174,7 +110,11 @@ impl Config {
                 Some((NodeId(node), units.map(|units: u32| setup.delay * units)))
             }
         };
-        Ok(Self { holder: super::holder(setup)?, busy, polled })
+        Ok(Self { holder: super::holder(setup)?, busy, mutation })
+    }
+
+    fn is(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
     }
 }
 
@@ -184,9 +124,9 @@ impl Protocol for TokenHandler {
     type Notice = Notice;
     type Msg = Msg;
     type Timer = Timer;
-    type Stable = conclave_protocol::Never;
+    type Stable = Never;
 
-    fn start(_: Option<Self::Stable>, ctx: &mut Ctx<Self>) -> Self {
+    fn start(_: Option<Never>, ctx: &mut Ctx<Self>) -> Self {
         if ctx.me == ctx.config.holder {
             ctx.send(ctx.successor(), Msg::Token { entries: 0 });
         }
@@ -197,12 +137,16 @@ impl Protocol for TokenHandler {
 
     fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
         match (request, self.application) {
+            // Rule 1.
             (Request::Acquire, _) => {
+                ctx.rule(1);
                 ctx.cancel_timer(Timer::Computed);
                 self.application = Application::Waiting;
                 self.look(ctx);
             }
+            // Rule 3.
             (Request::Release, Application::Inside { token }) => {
+                ctx.rule(3);
                 ctx.send(ctx.successor(), Msg::Token { entries: token });
                 self.turn_to_other_things(ctx);
             }
@@ -212,7 +156,8 @@ impl Protocol for TokenHandler {
 
     fn on_message(&mut self, _: NodeId, Msg::Token { entries }: Msg, ctx: &mut Ctx<Self>) {
         self.unread = Some(entries);
-        if !ctx.config.polled || self.application != Application::Computing {
+        let polled = ctx.config.is(Mutation::Polled);
+        if !polled || self.application != Application::Computing {
             self.look(ctx);
         }
     }
@@ -228,9 +173,10 @@ impl Protocol for TokenHandler {
 }
 
 impl TokenHandler {
-    /// Uses or hands on the token, if it is here.
+    /// Rule 2, if the token is here.
     fn look(&mut self, ctx: &mut Ctx<Self>) {
         let Some(entries) = self.unread.take() else { return };
+        ctx.rule(2);
         if self.application == Application::Waiting {
             let token = entries + 1;
             self.application = Application::Inside { token };
@@ -250,5 +196,80 @@ impl TokenHandler {
             }
             _ => Application::Idle,
         };
+    }
+}
+
+/// With a handler.
+pub static HANDLER: Entry<TokenHandler> =
+    Entry::new("mutex/token-ring-handler", "Token ring with handlers", |setup| {
+        Config::new(setup, None)
+    })
+    .summary("a handler at each node takes the token whatever its application does")
+    .source("Le Lann. Distributed systems: towards a formal approach. IFIP Congress, 1977")
+    .text(include_str!("token_ring_handler.rs"))
+    .model(Model { links: Links::Ring, ..Model::RELIABLE })
+    .holds(LOCK)
+    .fails(&[(
+        Property::FcfsHappenedBefore,
+        "p3 asks and tells p1, which asks too; the token, at p0, reaches p1 first",
+    )])
+    .options(&[
+        super::HOLDER,
+        Opt {
+            name: "busy",
+            default: "1",
+            help: "a node whose application computes, or a node and for how many T at a time, \
+                   such as 1:1000, or none",
+        },
+    ])
+    .claims(&[
+        Check::new(3, LOCK).requests(2),
+        Check::new(4, LOCK).requests(2),
+        Check::new(4, &[Property::FcfsHappenedBefore]).talking().fails(4),
+    ])
+    .deep(&[Check::new(5, LOCK).requests(2)]);
+
+/// Without: the token waits until the application looks.
+pub static POLLED: Entry<TokenHandler> = HANDLER
+    .variant("mutex/token-ring-polled", "Token ring without handlers")
+    .summary("the token lies unread until the application has time for it")
+    .mutant(
+        "mutex/token-ring-handler",
+        "rule 2 happens only when the application looks for the token",
+        Property::NoDeadlock,
+    )
+    .holds(SAFE)
+    .fails(&[(
+        Property::NoDeadlock,
+        "p1 computes and wants nothing; the token lies at its door, and nobody enters",
+    )])
+    .config(|setup| Config::new(setup, Some(Mutation::Polled)))
+    .claims(&[
+        Check::new(3, SAFE).requests(2),
+        Check::new(2, &[Property::NoDeadlock]).fails(2),
+        Check::new(3, &[Property::NoDeadlock]).fails(2),
+    ]);
+
+#[cfg(test)]
+mod tests {
+    use conclave_protocol::{Bench, Effect};
+
+    use super::*;
+
+    const TOKEN: Msg = Msg::Token { entries: 0 };
+
+    #[test]
+    fn a_handler_passes_the_token_on_while_its_application_computes() {
+        let mut bench = Bench::complete(&HANDLER, 3);
+        let passed_on = bench.at(1).message(0, TOKEN);
+        assert_eq!(passed_on, [Effect::Send { to: NodeId(2), msg: TOKEN }]);
+    }
+
+    #[test]
+    fn without_one_the_token_lies_unread_until_the_application_wants_in() {
+        let mut bench = Bench::complete(&POLLED, 3);
+        assert_eq!(bench.at(1).message(0, TOKEN), []);
+        let [_, entered] = bench.at(1).request(Request::Acquire).try_into().expect("two effects");
+        assert_eq!(entered, Effect::Notify(Notice::Acquired { token: 1 }));
     }
 }
