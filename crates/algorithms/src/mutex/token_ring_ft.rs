@@ -1,40 +1,46 @@
 //! A token ring that survives crashes. The token carries the list of members, and each hand-over is
-//! acknowledged: who hands the token to a node that turns out to be dead takes its copy and hands it
-//! to the next. If the token has died with its holder, the live node with the highest id asks
-//! everybody for it, and if nobody has it, makes a new one in a higher epoch. Nodes join, leave, and
-//! come back after a crash.
+//! acknowledged: a node that hands the token to a member that turns out to be dead takes its copy
+//! and hands it to the next. If the token has died with its holder, the live node with the highest id
+//! asks all live nodes for it, and if none has it, makes a new one in a higher epoch. Nodes join,
+//! leave, and come back after a crash.
 //!
 //! A token is numbered by its epoch and by a count that grows with each hand-over; a node accepts
-//! only a higher number than it has seen. Somebody is answerable for the token at any time: who
-//! holds it, or who has handed it on and not had the acknowledgement. To answer an inquiry is to
-//! promise that no token of an earlier epoch will be accepted, except that who is answerable lifts
-//! its own token into the new epoch. So if everybody answers and nobody was answerable, no token of
-//! an earlier epoch can get any further. A token remembered from before a crash is worthless.
+//! only a higher number than it has seen. A node is *answerable* for the token while it holds it, and
+//! after handing it on until the acknowledgement comes; so some node is at any time. To answer an
+//! inquiry is to promise that no token of an earlier epoch will be accepted, except that an
+//! answerable node lifts its own token into the new epoch. So if all nodes answer and none was
+//! answerable, no token of an earlier epoch can get any further. A token remembered from before a
+//! crash is worthless.
 //!
-//! The detector has to be perfect, and slow enough: when it reports a crash, whatever the dead node
+//! The detector has to be perfect, and slow enough: when it reports a crash, all that the dead node
 //! sent has arrived. Then a hand-over to it without acknowledgement was never accepted.
 //!
 //! # Rules
 //!
-//! 1. To hand over: strike dead members off the list, let in a newcomer, count up, send `Token` to
-//!    the next member, and keep a copy. Alone on the list, keep the token.
-//! 2. `Token`: a member accepts a higher number than any it has seen, and says so in its `TokenAck`;
-//!    it enters if waiting, else hands over. Otherwise the `TokenAck` says why not.
-//! 3. `TokenAck`: accepted, drop the copy. The node is no member: as if it had died. It has promised
-//!    a later epoch: send the copy again as soon as it is lifted into that. It has seen a later
-//!    number of the same epoch: drop the copy, which is superfluous.
-//! 4. Suspect of the node being handed to: strike it off and hand the copy to the next, counted up.
-//! 5. Suspect of anybody, at the live node with the highest id, if it is not itself answerable: send
-//!    `Inquiry` in a new epoch to all that live.
-//! 6. `Inquiry` in a later epoch than any seen: promise it, lift a token one is answerable for, and
-//!    reply `InquiryRep`. In an earlier one: reply with the later. When all have replied and nobody is
-//!    answerable: make a token, with those who say that they are members.
-//! 7. Boot after a crash: be no member, and tell all (`Recovered`), who take it for a crash if they
-//!    did not know of it. Ask the first member that replies to be let in.
-//! 8. Join: send `Join` to the sponsor, which sends `Welcome` when it next hands over, and hands over
-//!    to the newcomer. Ask somebody else if it takes too long.
-//! 9. Leave: wait for the token, strike oneself off, hand over.
-//! 10. Restore of a node: rule 5 again, this time asking it, too. If it is not on the list, let it in
+//! 1. Acquire: wait for the token. A node that keeps the token, being alone on the list, enters.
+//! 2. Release, or any other event that finds the token here and not in use: hand it over. Strike dead
+//!    members off the list, let in a newcomer (`Welcome`), count up, send `Token` to the next member,
+//!    and keep a copy. Alone on the list, keep the token.
+//! 3. `Token`: a member accepts a higher number than any it has seen, and says so in its `TokenAck`;
+//!    it enters if waiting, else rule 2. Otherwise the `TokenAck` says why not.
+//! 4. `TokenAck`: accepted, drop the copy. The node is no member: rule 5. It has promised a later
+//!    epoch: send the copy again as soon as it is lifted into that. It has seen a later number of the
+//!    same epoch: drop the copy, which is superfluous.
+//! 5. The node being handed to has crashed or is no member: strike it off and hand the copy to the
+//!    next, counted up. Alone on the list, use or keep it.
+//! 6. Suspect of any node, at the live node with the highest id: if it is not itself answerable, send
+//!    `Inquiry` in a new epoch to all that live. If it has a copy that was refused for a later epoch,
+//!    lift the copy into the new epoch and send it again.
+//! 7. `Inquiry` in a later epoch than any seen: promise it, and lift a token one is answerable for.
+//!    In any epoch: reply `InquiryRep` with the latest.
+//! 8. `InquiryRep` with a later epoch: rule 6 in one above that. When all that live have replied: if
+//!    none is answerable, make a token, with those who say that they are members.
+//! 9. Boot after a crash: be no member, and tell all (`Recovered`), who take it for a crash if they
+//!    did not know of it, and reply. Ask the first member that replies to be let in.
+//! 10. Join: send `Join` to the sponsor, which sends `Welcome` when it next hands over, and hands
+//!     over to the newcomer. If that takes too long, or the sponsor crashes, ask another node.
+//! 11. Leave: wait for the token, strike oneself off, hand over.
+//! 12. Restore of a node: rule 6 again, this time asking it, too. If it is not on the list, let it in
 //!     as a newcomer; if it takes itself for a member still, `Welcome` tells it that what token it
 //!     has is worthless.
 //!
@@ -53,22 +59,23 @@
 //! If all crash, the first to come back knows no later epoch than the one it saved. In
 //! a split network each part makes a token, or, with `majority`, only the larger one.
 
+mod handover;
+mod members;
 mod message;
+mod recovery;
 
 use std::time::Duration;
 
 use conclave_protocol::claims::Check;
 use conclave_protocol::{
-    Channels, Charge, Crashes, Ctx, Detector, Entry, Info, Model, NodeId, NodeSet, Opt, Property,
-    Protocol, Timing, Unfit,
+    Channels, Charge, Crashes, Ctx, Detector, Entry, Model, NodeId, NodeSet, Opt, Property,
+    Protocol, Setup, Timing, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{LOCK, SAFE};
-
 pub use self::message::{Msg, Verdict, View};
 use super::token_ring::Serial;
-use super::{Notice, Request};
+use super::{LOCK, Notice, Request, SAFE};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -84,9 +91,9 @@ pub struct FaultTolerant {
     /// A token handed on and not acknowledged.
     handover: Option<Handover>,
     suspects: NodeSet,
-    /// Who has asked this node to be let in.
+    /// Nodes that have asked this one to be let in.
     newcomers: NodeSet,
-    /// Who was struck off and turned out to live.
+    /// Nodes that were struck off and turned out to live.
     returning: NodeSet,
     inquiry: Option<Inquiry>,
 }
@@ -104,7 +111,7 @@ enum Membership {
     /// A member that goes as soon as it has the token.
     Leaving,
     Outsider,
-    /// An outsider that wants in and has asked this node, or nobody yet.
+    /// An outsider that wants in and has asked this node, or none yet.
     Joining {
         sponsor: Option<NodeId>,
     },
@@ -126,22 +133,10 @@ struct Handover {
 struct Inquiry {
     epoch: u64,
     missing: NodeSet,
-    /// Somebody is answerable for the token.
+    /// A node is answerable for the token.
     alive: bool,
     members: NodeSet,
     view: View,
-}
-
-/// What differs between systems.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    holder: NodeId,
-    /// Nodes below this are members at first.
-    members: u32,
-    /// Only a majority of the latest list may make a token.
-    majority: bool,
-    /// How long to wait to be let in before asking somebody else.
-    retry: Duration,
 }
 
 /// The only timer.
@@ -157,52 +152,20 @@ pub struct Stable {
     epoch: u64,
 }
 
-/// The fault-tolerant ring.
-pub static PLAIN: Entry<FaultTolerant> = Entry {
-    info: Info {
-        id: "mutex/token-ring-ft",
-        title: "Fault-tolerant token ring",
-        summary: "acknowledged hand-over; a token that died with its holder is made anew",
-        source: "Le Lann. Distributed systems: towards a formal approach. IFIP Congress, 1977",
-        text: include_str!("token_ring_ft.rs"),
-        model: Model {
-            channels: Channels::Fifo,
-            timing: Timing::Synchronous,
-            crashes: Crashes::Recover,
-            detector: Detector::Perfect,
-            ..Model::FIFO
-        },
-        holds: &[
-            Property::Exclusion,
-            Property::NoDeadlock,
-            Property::NoStarvation,
-            Property::FenceOrder,
-        ],
-        fails: &[(
-            Property::FcfsHappenedBefore,
-            "p3 asks and tells p1, which asks too; the token, at p0, reaches p1 first",
-        )],
-        options: &[
-            super::HOLDER,
-            Opt { name: "members", default: "N", help: "how many nodes are members at first" },
-            Opt {
-                name: "majority",
-                default: "false",
-                help: "whether a new token needs a majority of the members",
-            },
-        ],
-        mutant: None,
-        claims: &[
-            // The token counts its hand-overs, so that there is no end to the states.
-            Check::new(3, LOCK).bounded(20),
-            Check::new(3, LOCK).crashes(1).bounded(16),
-            Check::new(2, LOCK).crashes(1).recoveries(1).bounded(30),
-            Check::new(4, &[Property::FcfsHappenedBefore]).talking().fails(4),
-        ],
-        deep: &[Check::new(3, SAFE).crashes(1).recoveries(1).bounded(14)],
-        ..Info::EMPTY
-    },
-    config: |setup| {
+/// What differs between systems.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    holder: NodeId,
+    /// Nodes below this are members at first.
+    members: u32,
+    /// Only a majority of the latest list may make a token.
+    majority: bool,
+    /// How long to wait to be let in before asking another node.
+    retry: Duration,
+}
+
+impl Config {
+    fn new(setup: &Setup) -> Result<Self, Unfit> {
         let n = setup.n();
         let members = setup.option("members", n)?;
         if !(1..=n).contains(&members) {
@@ -218,10 +181,9 @@ pub static PLAIN: Entry<FaultTolerant> = Entry {
                 holder.0
             )));
         }
-        Ok(Config { holder, members, majority, retry })
-    },
-    clients: Entry::<FaultTolerant>::everyone,
-};
+        Ok(Self { holder, members, majority, retry })
+    }
+}
 
 impl Protocol for FaultTolerant {
     type Config = Config;
@@ -247,7 +209,9 @@ impl Protocol for FaultTolerant {
             returning: NodeSet::new(),
             inquiry: None,
         };
+        // Rule 9.
         if let Some(Stable { epoch }) = saved {
+            ctx.rule(9);
             node.last.epoch = epoch;
             node.view = View::default();
             node.membership = Membership::Joining { sponsor: None };
@@ -265,12 +229,15 @@ impl Protocol for FaultTolerant {
 
     fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
         match request {
+            // Rule 1.
             Request::Acquire => {
+                ctx.rule(1);
                 self.phase = Phase::Waiting;
                 if let Some(serial) = self.held {
                     self.use_or_hand_over(serial.next(), ctx);
                 }
             }
+            // Rule 2.
             Request::Release => {
                 self.phase = Phase::Outside;
                 self.hand_over(ctx);
@@ -284,28 +251,15 @@ impl Protocol for FaultTolerant {
             Msg::TokenAck { serial, verdict } => self.on_token_ack(from, serial, verdict, ctx),
             Msg::Inquiry { epoch } => self.on_inquiry(from, epoch, ctx),
             Msg::InquiryRep { asked: Some(asked), epoch, alive, member, view } => {
-                let Some(inquiry) = self.inquiry.as_mut().filter(|i| i.epoch == asked) else {
-                    return;
-                };
-                if epoch > asked {
-                    self.inquiry = None;
-                    self.inquire_if_leading(None, epoch, ctx);
-                    return;
-                }
-                inquiry.missing.remove(from);
-                inquiry.alive |= alive;
-                if member {
-                    inquiry.members.insert(from);
-                    if view.version > inquiry.view.version {
-                        inquiry.view = view;
-                    }
-                }
-                self.regenerate_if_all_replied(ctx);
+                let view = member.then_some(view);
+                self.on_inquiry_rep(from, asked, epoch, alive, view, ctx);
             }
+            // Rule 9.
             Msg::InquiryRep { asked: None, member: true, view, .. } => {
                 if let Membership::Joining { sponsor } = self.membership
                     && view.version >= self.view.version
                 {
+                    ctx.rule(9);
                     self.view = view;
                     if sponsor.is_none() {
                         self.ask_to_join(from, ctx);
@@ -313,13 +267,17 @@ impl Protocol for FaultTolerant {
                 }
             }
             Msg::InquiryRep { .. } => {}
+            // Rule 9.
             Msg::Recovered => {
+                ctx.rule(9);
                 self.suspects.remove(from);
                 ctx.send(from, self.reply(None));
                 self.on_crash(from, ctx);
             }
+            // Rule 10.
             Msg::Join { node } => {
-                // Who waits to be let in itself lets others in later.
+                ctx.rule(10);
+                // A node that waits to be let in itself lets others in later.
                 self.newcomers.insert(node);
                 self.hand_over(ctx);
             }
@@ -327,20 +285,23 @@ impl Protocol for FaultTolerant {
         }
     }
 
+    /// Rule 10.
     fn on_timer(&mut self, Timer::Retry: Timer, ctx: &mut Ctx<Self>) {
         if let Membership::Joining { sponsor } = self.membership {
+            ctx.rule(10);
             let asked = sponsor.unwrap_or(ctx.me);
             let mut others = self.suspects.clone();
             others.insert(ctx.me);
-            // A member, as far as is known; failing that, anybody.
+            // A member, as far as is known; failing that, any node.
             let next = self.view.next_after(asked, &others).unwrap_or_else(|| {
-                let everybody = View { version: 0, members: ctx.topology.nodes().collect() };
-                everybody.next_after(asked, &others).unwrap_or(ctx.me)
+                let all = View { version: 0, members: ctx.topology.nodes().collect() };
+                all.next_after(asked, &others).unwrap_or(ctx.me)
             });
             self.ask_to_join(next, ctx);
         }
     }
 
+    /// Rules 5 and 6.
     fn on_suspect(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
         self.suspects.insert(peer);
         self.newcomers.remove(peer);
@@ -348,7 +309,9 @@ impl Protocol for FaultTolerant {
         self.on_crash(peer, ctx);
     }
 
+    /// Rule 12.
     fn on_restore(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
+        ctx.rule(12);
         self.suspects.remove(peer);
         if self.is_member() && !self.view.members.contains(&peer) {
             self.returning.insert(peer);
@@ -358,19 +321,24 @@ impl Protocol for FaultTolerant {
         self.inquire_if_leading(Some(peer), 0, ctx);
     }
 
+    /// Rule 10.
     fn on_join(&mut self, sponsor: NodeId, ctx: &mut Ctx<Self>) {
         if self.membership == Membership::Outsider {
+            ctx.rule(10);
             self.ask_to_join(sponsor, ctx);
         }
     }
 
+    /// Rule 11.
     fn on_leave(&mut self, ctx: &mut Ctx<Self>) {
         match self.membership {
             Membership::Member => {
+                ctx.rule(11);
                 self.membership = Membership::Leaving;
                 self.hand_over(ctx);
             }
             Membership::Joining { .. } => {
+                ctx.rule(11);
                 ctx.cancel_timer(Timer::Retry);
                 self.membership = Membership::Outsider;
             }
@@ -386,256 +354,7 @@ impl Protocol for FaultTolerant {
     }
 }
 
-/// The token and its hand-over.
 impl FaultTolerant {
-    fn on_token(&mut self, from: NodeId, serial: Serial, view: View, ctx: &mut Ctx<Self>) {
-        let verdict = if !self.is_member() {
-            Verdict::Outsider
-        } else if serial <= self.last {
-            Verdict::Stale(self.last)
-        } else {
-            Verdict::Taken
-        };
-        ctx.send(from, Msg::TokenAck { serial, verdict });
-        if verdict == Verdict::Taken {
-            // An earlier list can only come with one token too many, after a wrong suspicion.
-            if view.version >= self.view.version {
-                self.view = view;
-            }
-            // It has come round, whatever has become of the acknowledgement.
-            self.handover = None;
-            self.use_or_hand_over(serial, ctx);
-        }
-    }
-
-    fn use_or_hand_over(&mut self, serial: Serial, ctx: &mut Ctx<Self>) {
-        (self.held, self.last) = (Some(serial), serial);
-        if self.phase == Phase::Waiting {
-            self.phase = Phase::Inside;
-            ctx.notify(Notice::Acquired { token: serial.token() });
-        } else {
-            self.hand_over(ctx);
-        }
-    }
-
-    /// Hands the token to the next member, if it is here and not in use.
-    fn hand_over(&mut self, ctx: &mut Ctx<Self>) {
-        let Some(serial) = self.held.filter(|_| self.phase != Phase::Inside) else { return };
-        let me = ctx.me;
-        self.view.strike(|member| member != me && self.suspects.contains(member));
-        if self.membership != Membership::Leaving
-            && let Some(newcomer) = self.next_newcomer()
-        {
-            self.view.strike(|member| member == newcomer);
-            self.view.insert_after(me, newcomer);
-            ctx.send(newcomer, Msg::Welcome { serial, view: self.view.clone() });
-        }
-        let Some(to) = self.view.next_after(me, &self.suspects).filter(|&to| to != me) else {
-            return;
-        };
-        if self.membership == Membership::Leaving {
-            self.membership = Membership::Outsider;
-            self.view.strike(|member| member == me);
-            for node in self.newcomers.take().iter() {
-                ctx.send(to, Msg::Join { node });
-            }
-        }
-        self.held = None;
-        self.send_token(to, serial.next(), ctx);
-    }
-
-    fn send_token(&mut self, to: NodeId, serial: Serial, ctx: &mut Ctx<Self>) {
-        self.last = serial;
-        self.handover = Some(Handover { to, sent: serial, copy: serial, returned: false });
-        ctx.send(to, Msg::Token { serial, view: self.view.clone() });
-    }
-
-    fn on_token_ack(
-        &mut self,
-        from: NodeId,
-        serial: Serial,
-        verdict: Verdict,
-        ctx: &mut Ctx<Self>,
-    ) {
-        let Some(handover) = &mut self.handover else { return };
-        if handover.to != from || handover.sent != serial {
-            return;
-        }
-        match verdict {
-            Verdict::Taken => self.handover = None,
-            Verdict::Outsider => self.hand_to_another(ctx),
-            Verdict::Stale(seen) if seen.epoch > serial.epoch => {
-                handover.returned = true;
-                self.send_again_if_lifted(ctx);
-            }
-            Verdict::Stale(_) => self.handover = None,
-        }
-    }
-
-    /// Hands the copy on, because the node it was meant for is no member any more.
-    fn hand_to_another(&mut self, ctx: &mut Ctx<Self>) {
-        let Some(handover) = self.handover.take() else { return };
-        let next = self.view.next_after(handover.to, &self.suspects);
-        self.view.strike(|member| member == handover.to);
-        let serial = handover.copy.next();
-        match next.filter(|&next| next != ctx.me && next != handover.to) {
-            Some(next) => self.send_token(next, serial, ctx),
-            None => {
-                // Nobody else is left.
-                if !self.view.members.contains(&ctx.me) {
-                    self.view.insert_after(ctx.me, ctx.me);
-                }
-                self.membership = Membership::Member;
-                self.use_or_hand_over(serial, ctx);
-            }
-        }
-    }
-
-    fn send_again_if_lifted(&mut self, ctx: &mut Ctx<Self>) {
-        if let Some(Handover { to, sent, copy, returned: true }) = self.handover
-            && copy.epoch > sent.epoch
-        {
-            self.send_token(to, copy.next(), ctx);
-        }
-    }
-}
-
-/// Crashes and new tokens.
-impl FaultTolerant {
-    fn on_crash(&mut self, node: NodeId, ctx: &mut Ctx<Self>) {
-        if self.handover.is_some_and(|handover| handover.to == node) {
-            self.hand_to_another(ctx);
-        }
-        if self.membership == (Membership::Joining { sponsor: Some(node) }) {
-            self.on_timer(Timer::Retry, ctx);
-        }
-        if let Some(inquiry) = &mut self.inquiry {
-            inquiry.missing.remove(node);
-            inquiry.members.remove(node);
-        }
-        self.inquire_if_leading(Some(node), 0, ctx);
-        self.regenerate_if_all_replied(ctx);
-    }
-
-    /// Asks everybody for the token, in an epoch above `above`, if this is the node to ask.
-    fn inquire_if_leading(&mut self, dead: Option<NodeId>, above: u64, ctx: &mut Ctx<Self>) {
-        let (me, n) = (ctx.me, u64::from(ctx.n()));
-        let lives = |peer: NodeId| Some(peer) != dead && !self.suspects.contains(peer);
-        let leads = ctx.peers().all(|peer| peer < me || !lives(peer));
-        if !leads {
-            return;
-        }
-        // Epochs are unique: each node counts in steps of n.
-        let above = above.max(self.last.epoch);
-        let epoch = (above / n + 1) * n + u64::from(me.0);
-        if self.is_answerable() {
-            // Refused for the sake of an inquiry whose author has died without an answer from here.
-            if self.handover.is_some_and(|handover| handover.returned) {
-                self.promise(epoch, ctx);
-                self.send_again_if_lifted(ctx);
-            }
-            return;
-        }
-        let missing: NodeSet = ctx.peers().filter(|&peer| !self.suspects.contains(peer)).collect();
-        ctx.multicast(missing.iter(), Msg::Inquiry { epoch });
-        let members = self.is_member().then_some(me).into_iter().collect();
-        let view = self.view.clone();
-        self.inquiry = Some(Inquiry { epoch, missing, alive: false, members, view });
-        self.promise(epoch, ctx);
-        self.regenerate_if_all_replied(ctx);
-    }
-
-    fn on_inquiry(&mut self, from: NodeId, epoch: u64, ctx: &mut Ctx<Self>) {
-        if epoch > self.last.epoch {
-            self.inquiry = None;
-            self.promise(epoch, ctx);
-        }
-        ctx.send(from, self.reply(Some(epoch)));
-        self.send_again_if_lifted(ctx);
-    }
-
-    /// Accepts no token of an earlier epoch any more, and lifts the one it is answerable for.
-    fn promise(&mut self, epoch: u64, ctx: &mut Ctx<Self>) {
-        self.last = Serial { epoch, seq: 0 };
-        if let Some(handover) = &mut self.handover {
-            handover.copy.epoch = epoch;
-            self.last = handover.copy;
-        }
-        if let Some(serial) = &mut self.held {
-            serial.epoch = epoch;
-            self.last = *serial;
-        }
-        ctx.save(Stable { epoch });
-    }
-
-    fn regenerate_if_all_replied(&mut self, ctx: &mut Ctx<Self>) {
-        let Some(inquiry) = self.inquiry.take_if(|inquiry| inquiry.missing.is_empty()) else {
-            return;
-        };
-        let Inquiry { epoch, alive, members, mut view, .. } = inquiry;
-        let before = view.members.len();
-        view.strike(|member| !members.contains(member));
-        let live = view.members.len();
-        if alive || (ctx.config.majority && live * 2 <= before) {
-            return;
-        }
-        for member in members.iter() {
-            if !view.members.contains(&member) {
-                view.members.push(member);
-            }
-        }
-        if view.members.is_empty() {
-            view.members.push(ctx.me);
-            ctx.cancel_timer(Timer::Retry);
-            self.membership = Membership::Member;
-        }
-        view.version += 1;
-        self.view = view;
-        let serial = Serial { epoch, seq: 1 };
-        if self.is_member() {
-            self.use_or_hand_over(serial, ctx);
-        } else {
-            (self.held, self.last) = (Some(serial), serial);
-            self.hand_over(ctx);
-        }
-    }
-}
-
-/// Members come and go.
-impl FaultTolerant {
-    fn on_welcome(&mut self, serial: Serial, view: View, ctx: &mut Ctx<Self>) {
-        let wanted = matches!(self.membership, Membership::Joining { .. } | Membership::Member);
-        if !wanted || serial < self.last {
-            return;
-        }
-        ctx.cancel_timer(Timer::Retry);
-        self.membership = Membership::Member;
-        (self.view, self.last, self.handover) = (view, serial, None);
-        if self.held.take().is_some() && self.phase == Phase::Inside {
-            self.phase = Phase::Outside;
-            ctx.notify(Notice::Revoked);
-        }
-    }
-
-    fn ask_to_join(&mut self, sponsor: NodeId, ctx: &mut Ctx<Self>) {
-        self.membership = Membership::Joining { sponsor: Some(sponsor) };
-        ctx.set_timer(Timer::Retry, ctx.config.retry);
-        if sponsor != ctx.me {
-            ctx.send(sponsor, Msg::Join { node: ctx.me });
-        }
-    }
-
-    fn next_newcomer(&mut self) -> Option<NodeId> {
-        let members = &self.view.members;
-        let absent: NodeSet =
-            self.returning.take().iter().filter(|node| !members.contains(node)).collect();
-        self.returning = absent;
-        let newcomer = self.newcomers.first().or_else(|| self.returning.first())?;
-        self.newcomers.remove(newcomer);
-        self.returning.remove(newcomer);
-        Some(newcomer)
-    }
-
     fn is_member(&self) -> bool {
         matches!(self.membership, Membership::Member | Membership::Leaving)
     }
@@ -653,5 +372,81 @@ impl FaultTolerant {
             member: self.is_member(),
             view: self.view.clone(),
         }
+    }
+}
+
+/// The fault-tolerant ring.
+pub static PLAIN: Entry<FaultTolerant> =
+    Entry::new("mutex/token-ring-ft", "Fault-tolerant token ring", Config::new)
+        .summary("acknowledged hand-over; a token that died with its holder is made anew")
+        .source("Le Lann. Distributed systems: towards a formal approach. IFIP Congress, 1977")
+        .text(include_str!("token_ring_ft.rs"))
+        .model(Model {
+            channels: Channels::Fifo,
+            timing: Timing::Synchronous,
+            crashes: Crashes::Recover,
+            detector: Detector::Perfect,
+            ..Model::FIFO
+        })
+        .holds(LOCK)
+        .fails(&[(
+            Property::FcfsHappenedBefore,
+            "p3 asks and tells p1, which asks too; the token, at p0, reaches p1 first",
+        )])
+        .options(&[
+            super::HOLDER,
+            Opt { name: "members", default: "N", help: "how many nodes are members at first" },
+            Opt {
+                name: "majority",
+                default: "false",
+                help: "whether a new token needs a majority of the members",
+            },
+        ])
+        .claims(&[
+            // The token counts its hand-overs, so that there is no end to the states.
+            Check::new(3, LOCK).bounded(20),
+            Check::new(3, LOCK).crashes(1).bounded(16),
+            Check::new(2, LOCK).crashes(1).recoveries(1).bounded(30),
+            Check::new(4, &[Property::FcfsHappenedBefore]).talking().fails(4),
+        ])
+        .deep(&[Check::new(3, SAFE).crashes(1).recoveries(1).bounded(14)]);
+
+#[cfg(test)]
+mod tests {
+    use conclave_protocol::{Bench, Effect};
+
+    use super::*;
+
+    #[test]
+    fn the_copy_of_a_token_handed_to_a_node_that_crashed_goes_to_the_next_member() {
+        let mut bench = Bench::complete(&PLAIN, 3);
+        let token = |seq, version, members: &[u32]| Msg::Token {
+            serial: Serial { epoch: 0, seq },
+            view: View { version, members: members.iter().map(|&node| NodeId(node)).collect() },
+        };
+        let handed_over = Effect::Send { to: NodeId(1), msg: token(1, 0, &[0, 1, 2]) };
+        assert_eq!(bench.at(0).booted(), [Effect::Save(Stable { epoch: 0 }), handed_over]);
+        let again = Effect::Send { to: NodeId(2), msg: token(2, 1, &[0, 2]) };
+        assert_eq!(bench.at(0).suspect(1), [again]);
+        assert_eq!(bench.at(0).rules(), [5]);
+    }
+
+    #[test]
+    fn a_token_that_died_is_made_anew_when_no_live_node_turns_out_to_be_answerable() {
+        let mut bench = Bench::complete(&PLAIN, 3);
+        let inquiry = Msg::Inquiry { epoch: 5 };
+        let asked = Effect::Send { to: NodeId(1), msg: inquiry.clone() };
+        assert_eq!(bench.at(2).suspect(0), [asked, Effect::Save(Stable { epoch: 5 })]);
+        assert_eq!(bench.at(2).rules(), [6]);
+        let replied = bench.at(1).message(2, inquiry);
+        let [Effect::Save(_), Effect::Send { to: NodeId(2), msg: reply }] = &replied[..] else {
+            panic!("{replied:?}");
+        };
+        let made = bench.at(2).message(1, reply.clone());
+        let [Effect::Send { to: NodeId(1), msg: Msg::Token { serial, .. } }] = made[..] else {
+            panic!("{made:?}");
+        };
+        assert_eq!(serial, Serial { epoch: 5, seq: 2 });
+        assert_eq!(bench.at(2).rules(), [2, 8]);
     }
 }

@@ -22,7 +22,7 @@ pub enum Msg {
         /// Whether it was accepted.
         verdict: Verdict,
     },
-    /// Is anybody answerable for a token? Accept none of an earlier epoch.
+    /// Are you answerable for a token? Accept none of an earlier epoch.
     Inquiry {
         /// The new epoch.
         epoch: u64,
@@ -77,7 +77,7 @@ pub struct View {
 }
 
 impl View {
-    /// Takes off those for whom `gone` is true.
+    /// Takes off the members for which `gone` is true.
     pub(super) fn strike(&mut self, mut gone: impl FnMut(NodeId) -> bool) {
         let before = self.members.len();
         self.members.retain(|&member| !gone(member));
