@@ -17,7 +17,7 @@ pub enum Request {
 /// What a node tells its application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Notice {
-    /// When an event happened, as far as one can tell. Ties are broken by the node.
+    /// When an event happened, as nearly as is known. Ties are broken by the node.
     Stamped {
         /// Nanoseconds by the common clock; a bad estimate may lie before its beginning.
         nanos: i64,

@@ -1,20 +1,26 @@
 //! Failure detection: every node forms an opinion on which of the others have crashed.
 //!
-//! A detector is a protocol that is asked nothing and tells its application whom it suspects. Put
-//! beside another protocol, [`With`](with::With) a detector, it tells that instead, by the rules
-//! for suspicion and trust.
+//! A detector is a protocol that is asked nothing and tells its application which peers it suspects.
+//! A protocol [`With`](support::with::With) a detector beside it is told instead of an application,
+//! through its rules for suspicion and trust.
 
 pub mod busy_or_dead;
 pub mod heartbeat;
 pub mod heartbeat_ring;
 pub mod phi_accrual;
+pub mod support;
 pub mod timeout_sync;
-pub mod with;
 
 use std::time::Duration;
 
+use conclave_protocol::Property::{self, Accuracy, Completeness};
 use conclave_protocol::{HeardBy, Mark, Marked, Never, NodeId, NodeSet, Protocol, Setup, Unfit};
 use serde::{Deserialize, Serialize};
+
+/// What every detector promises.
+pub const COMPLETE: &[Property] = &[Completeness];
+/// And those that are never wrong.
+pub const PERFECT: &[Property] = &[Completeness, Accuracy];
 
 /// Room between two questions for every time-out.
 const ROOM: &[(&str, &str)] = &[("interval", "10")];
@@ -49,7 +55,7 @@ impl<P: Protocol<Request = Never, Notice = Notice>> Algorithm for P {}
 /// An application that keeps the list of the suspected.
 #[derive(Clone, Default, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Client {
-    /// Whom its node suspects.
+    /// The peers that its node suspects.
     pub suspects: NodeSet,
 }
 

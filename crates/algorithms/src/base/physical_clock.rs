@@ -1,5 +1,5 @@
-//! One node has a clock that counts for all. Whoever wants to know when something happened asks it
-//! for the time, and allows for the way there and back: the reply tells the time in the middle of
+//! One node has a clock that counts for all. A node that wants to know when an event happened asks
+//! it for the time, and allows for the way there and back: the reply tells the time in the middle of
 //! the round trip, if both ways took equally long.
 //!
 //! The true time lies within half the round trip of the estimate, less the least time a message
@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use conclave_protocol::{
-    Channels, Ctx, Entry, Info, Model, Never, NodeId, Opt, Protocol, Setup, Time, Timing, Unfit,
+    Channels, Ctx, Entry, Model, Never, NodeId, Opt, Protocol, Setup, Time, Timing, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
@@ -47,15 +47,6 @@ struct Pending {
     event: Time,
     /// When the question was sent.
     sent: Time,
-}
-
-/// Which node has the clock, and what is known about delays.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    server: NodeId,
-    timeout: Duration,
-    /// The least time a message takes.
-    least: Duration,
 }
 
 /// What nodes send each other.
@@ -79,35 +70,23 @@ pub enum Msg {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Overdue(u64);
 
-/// The clock at node 0.
-pub static PLAIN: Entry<PhysicalClock> = Entry {
-    info: Info {
-        id: "base/physical-clock-central",
-        title: "Central clock",
-        summary: "ask one clock for the time, and allow for the way",
-        source: "Cristian. Probabilistic clock synchronization. Distributed Computing 3(3), 1989",
-        text: include_str!("physical_clock.rs"),
-        model: Model { channels: Channels::Reliable, timing: Timing::Synchronous, ..Model::FIFO },
-        holds: &[],
-        fails: &[],
-        options: &[Opt {
-            name: "least",
-            default: "0",
-            help: "the least time a message takes, in hundredths of T",
-        }],
-        mutant: None,
-        ..Info::EMPTY
-    },
-    config,
-    clients: |_, n| 1.min(n - 1)..n,
-};
+/// Which node has the clock, and what is known about delays.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    server: NodeId,
+    timeout: Duration,
+    /// The least time a message takes.
+    least: Duration,
+}
 
-fn config(setup: &Setup) -> Result<Config, Unfit> {
-    Ok(Config {
-        server: NodeId(0),
-        timeout: setup.delay * 2 + setup.processing,
-        least: setup.delay * setup.option::<u32>("least", 0)? / 100,
-    })
+impl Config {
+    fn new(setup: &Setup) -> Result<Self, Unfit> {
+        Ok(Self {
+            server: NodeId(0),
+            timeout: setup.delay * 2 + setup.processing,
+            least: setup.delay * setup.option::<u32>("least", 0)? / 100,
+        })
+    }
 }
 
 impl Protocol for PhysicalClock {
@@ -124,15 +103,25 @@ impl Protocol for PhysicalClock {
 
     fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
         match request {
-            Request::Stamp => self.ask(ctx.now(), ctx),
+            // Rule 1.
+            Request::Stamp => {
+                ctx.rule(1);
+                self.ask(ctx.now(), ctx);
+            }
         }
     }
 
     fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
         match msg {
-            Msg::TimeReq { n } => ctx.send(from, Msg::TimeRep { n, t: ctx.now() }),
+            // Rule 2.
+            Msg::TimeReq { n } => {
+                ctx.rule(2);
+                ctx.send(from, Msg::TimeRep { n, t: ctx.now() });
+            }
+            // Rule 3.
             Msg::TimeRep { n, t } => {
                 let Some(Pending { event, sent }) = self.pending.remove(&n) else { return };
+                ctx.rule(3);
                 ctx.cancel_timer(Overdue(n));
                 let half = (ctx.now() - sent) / 2;
                 let since = half + (sent - event);
@@ -143,8 +132,10 @@ impl Protocol for PhysicalClock {
         }
     }
 
+    /// Rule 4.
     fn on_timer(&mut self, Overdue(n): Overdue, ctx: &mut Ctx<Self>) {
         if let Some(Pending { event, .. }) = self.pending.remove(&n) {
+            ctx.rule(4);
             ctx.notify(Notice::Unordered);
             self.ask(event, ctx);
         }
@@ -158,5 +149,41 @@ impl PhysicalClock {
         self.pending.insert(n, Pending { event, sent: ctx.now() });
         ctx.set_timer(Overdue(n), ctx.config.timeout);
         ctx.send(ctx.config.server, Msg::TimeReq { n });
+    }
+}
+
+/// The clock at node 0.
+pub static PLAIN: Entry<PhysicalClock> =
+    Entry::new("base/physical-clock-central", "Central clock", Config::new)
+        .summary("ask one clock for the time, and allow for the way")
+        .source("Cristian. Probabilistic clock synchronization. Distributed Computing 3(3), 1989")
+        .text(include_str!("physical_clock.rs"))
+        .model(Model { channels: Channels::Reliable, timing: Timing::Synchronous, ..Model::FIFO })
+        .options(&[Opt {
+            name: "least",
+            default: "0",
+            help: "the least time a message takes, in hundredths of T",
+        }])
+        .clients(|_, n| 1.min(n - 1)..n);
+
+#[cfg(test)]
+mod tests {
+    use conclave_protocol::{Bench, Effect};
+
+    use super::*;
+
+    #[test]
+    fn an_event_is_stamped_with_the_server_time_less_half_the_round_trip() {
+        let at = |millis| Time::ZERO + Duration::from_millis(millis);
+        let mut bench = Bench::complete(&PLAIN, 2);
+        bench.clock(at(100));
+        bench.at(1).request(Request::Stamp);
+        assert_eq!(bench.at(1).rules(), [1]);
+        bench.clock(at(104));
+        // The server's clock is ahead by a second.
+        let stamped = bench.at(1).message(0, Msg::TimeRep { n: 1, t: at(1_102) });
+        let (half, nanos) = (Duration::from_millis(2), 1_100_000_000);
+        let notice = Notice::Stamped { nanos, uncertainty: half };
+        assert_eq!(stamped, [Effect::CancelTimer(Overdue(1)), Effect::Notify(notice)]);
     }
 }

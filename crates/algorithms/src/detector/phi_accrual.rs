@@ -1,9 +1,9 @@
 //! Suspicion as a number that grows with silence. A node keeps, of every peer, how long the latest
 //! pauses between two of its beats were, and takes them for a sample of a normal distribution. φ
 //! says how unlikely the present pause is by that measure: φ = 1 if one pause in ten is longer, 8 if
-//! one in a hundred million is. Whoever asks draws the line where it likes: a low one for a cheap
-//! precaution, a high one before something that cannot be undone. By itself, the detector suspects a
-//! peer from a fixed φ on.
+//! one in a hundred million is. An application that asks for φ draws its own line: a low one for a
+//! cheap precaution, a high one before something that cannot be undone. By itself, the detector
+//! suspects a peer from a fixed φ on.
 //!
 //! A crashed node falls silent, so φ grows beyond any line and stays there. A live node crosses it
 //! by chance, as often as the line says while pauses are as they were; where the network gets worse,
@@ -46,12 +46,12 @@ use std::time::Duration;
 
 use conclave_protocol::claims::Check;
 use conclave_protocol::{
-    Channels, Charge, Crashes, Ctx, Detecting, Entry, Info, Knob, Model, Never, NodeId, Opt,
-    Property, Protocol, Setup, Time, Unfit,
+    Channels, Charge, Crashes, Ctx, Detecting, Entry, Knob, Model, Never, NodeId, Opt, Property,
+    Protocol, Setup, Time, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{Notice, units};
+use super::{COMPLETE, Notice, units};
 
 /// The state of a node: what it knows of every peer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -66,6 +66,22 @@ struct Watched {
     /// The latest pauses, in nanoseconds, the oldest first; never none.
     pauses: VecDeque<u64>,
     suspected: bool,
+}
+
+/// The message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Msg {
+    /// I am alive.
+    Beat,
+}
+
+/// The timers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Timer {
+    /// Time to say that we are alive.
+    Beat,
+    /// The φ of this peer passes the line.
+    Line(NodeId),
 }
 
 /// The constants.
@@ -101,69 +117,6 @@ impl Config {
     }
 }
 
-/// The message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Msg {
-    /// I am alive.
-    Beat,
-}
-
-/// The timers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Timer {
-    /// Time to say that we are alive.
-    Beat,
-    /// The φ of this peer passes the line.
-    Line(NodeId),
-}
-
-/// The detector with a fixed line.
-pub static PLAIN: Entry<PhiAccrual> = Entry {
-    info: Info {
-        id: "fd/phi-accrual",
-        title: "φ accrual",
-        summary: "suspicion grows with silence, measured by how regular the beats were",
-        source: "Hayashibara, Défago, Yared, Katayama. The φ accrual failure detector. SRDS 2004",
-        text: include_str!("phi_accrual.rs"),
-        model: Model { channels: Channels::Lossy, crashes: Crashes::Amnesia, ..Model::FIFO },
-        holds: &[Property::Completeness],
-        fails: &[(
-            Property::Accuracy,
-            "a beat that is later than all those before it makes its live sender a suspect",
-        )],
-        options: &[
-            Opt { name: "interval", default: "2", help: "a beat is sent every so many T" },
-            Opt { name: "phi", default: "8", help: "the line: suspect from this φ on" },
-            Opt { name: "window", default: "100", help: "so many pauses are remembered" },
-            Opt {
-                name: "floor",
-                default: "10",
-                help: "the deviation counts for at least so many hundredths of the interval",
-            },
-        ],
-        mutant: None,
-        claims: &[
-            // Beats pile up, and where time passes no state comes twice.
-            Check::new(2, &[Property::Completeness])
-                .crashes(1)
-                .amnesias(1)
-                .losses(1)
-                .repeats(1)
-                .bounded(16),
-            Check::new(3, &[Property::Completeness]).timely().crashes(1).amnesias(1).bounded(30),
-            Check::new(2, &[Property::Accuracy]).fails(1),
-        ],
-        detecting: Some(Detecting {
-            at_most: None,
-            messages: Some(|info, _| Some(1.0 / info.default_number("interval")?)),
-            knobs: &[Knob::option("phi", &[0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 12.0])],
-        }),
-        ..Info::EMPTY
-    },
-    config: Config::of,
-    clients: Entry::<PhiAccrual>::everyone,
-};
-
 impl Protocol for PhiAccrual {
     type Config = Config;
     type Request = Never;
@@ -187,9 +140,11 @@ impl Protocol for PhiAccrual {
         match request {}
     }
 
+    /// Rule 2.
     fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
         let Msg::Beat = msg;
         let Some(watched) = self.watched.get_mut(&from) else { return };
+        ctx.rule(2);
         let now = ctx.now();
         watched.pauses.push_back(nanos(now.max(watched.heard) - watched.heard));
         while watched.pauses.len() > ctx.config.window {
@@ -204,12 +159,16 @@ impl Protocol for PhiAccrual {
 
     fn on_timer(&mut self, timer: Timer, ctx: &mut Ctx<Self>) {
         match timer {
+            // Rule 1.
             Timer::Beat => {
+                ctx.rule(1);
                 ctx.broadcast(Msg::Beat);
                 ctx.set_timer(Timer::Beat, ctx.config.interval);
             }
+            // Rule 3.
             Timer::Line(peer) => {
                 if let Some(watched) = self.watched.get_mut(&peer) {
+                    ctx.rule(3);
                     watched.suspected = true;
                     ctx.notify(Notice::Suspects(peer));
                 }
@@ -301,9 +260,42 @@ fn deviations(line: f64) -> u64 {
     least
 }
 
+/// The detector with a fixed line.
+pub static PLAIN: Entry<PhiAccrual> = Entry::new("fd/phi-accrual", "φ accrual", Config::of)
+    .summary("suspicion grows with silence, measured by how regular the beats were")
+    .source("Hayashibara, Défago, Yared, Katayama. The φ accrual failure detector. SRDS 2004")
+    .text(include_str!("phi_accrual.rs"))
+    .model(Model { channels: Channels::Lossy, crashes: Crashes::Amnesia, ..Model::FIFO })
+    .holds(COMPLETE)
+    .fails(&[(
+        Property::Accuracy,
+        "a beat that is later than all those before it makes its live sender a suspect",
+    )])
+    .options(&[
+        Opt { name: "interval", default: "2", help: "a beat is sent every so many T" },
+        Opt { name: "phi", default: "8", help: "the line: suspect from this φ on" },
+        Opt { name: "window", default: "100", help: "so many pauses are remembered" },
+        Opt {
+            name: "floor",
+            default: "10",
+            help: "the deviation counts for at least so many hundredths of the interval",
+        },
+    ])
+    .claims(&[
+        // Beats pile up, and where time passes no state comes twice.
+        Check::new(2, COMPLETE).crashes(1).amnesias(1).losses(1).repeats(1).bounded(16),
+        Check::new(3, COMPLETE).timely().crashes(1).amnesias(1).bounded(30),
+        Check::new(2, &[Property::Accuracy]).fails(1),
+    ])
+    .detecting(Detecting {
+        at_most: None,
+        messages: Some(|info, _| Some(1.0 / info.default_number("interval")?)),
+        knobs: &[Knob::option("phi", &[0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 12.0])],
+    });
+
 #[cfg(test)]
 mod tests {
-    use conclave_protocol::{Effect, Topology};
+    use conclave_protocol::{Bench, Effect, Topology};
 
     use super::*;
 
@@ -344,36 +336,22 @@ mod tests {
 
     #[test]
     fn beats_of_a_second_give_or_take_a_tenth_set_the_timer_to_where_phi_is_the_line() {
-        let config = Config {
-            interval: SECOND,
-            window: 50,
-            floor: SECOND / 100,
-            deviations: deviations(8.0),
-        };
-        let topology = Topology::complete(2);
+        let setup = Setup { delay: SECOND, ..Setup::new(Topology::complete(2)) };
+        let setup = setup.with("interval", 1).with("window", 50).with("floor", 1);
+        let config = Config::of(&setup).expect("it fits");
+        let mut bench = Bench::new(&PLAIN, &setup);
         let peer = NodeId(1);
-        let mut now = Time::ZERO;
-        let mut node = None;
-        let mut due = Duration::ZERO;
-        for beat in 0..200 {
-            let mut effects: Vec<Effect<PhiAccrual>> = Vec::new();
-            let mut ctx = Ctx::new(NodeId(0), &topology, &config, now, &mut effects);
-            match &mut node {
-                None => node = Some(PhiAccrual::start(None, &mut ctx)),
-                Some(node) => node.on_message(peer, Msg::Beat, &mut ctx),
-            }
-            due = effects
-                .iter()
-                .find_map(|effect| match effect {
-                    Effect::SetTimer { timer: Timer::Line(_), after } => Some(*after),
-                    _ => None,
-                })
-                .expect("a beat sets the timer");
-            if beat < 199 {
-                now = now + SECOND * if beat % 2 == 0 { 9 } else { 11 } / 10;
-            }
+        let (mut now, mut due) = (Time::ZERO, Duration::ZERO);
+        for beat in 0..199 {
+            now = now + SECOND * if beat % 2 == 0 { 9 } else { 11 } / 10;
+            bench.clock(now);
+            let effects = bench.at(0).message(peer.0, Msg::Beat);
+            let [Effect::SetTimer { timer: Timer::Line(_), after }] = effects[..] else {
+                panic!("a beat sets the timer: {effects:?}");
+            };
+            due = after;
         }
-        let node = node.expect("it has booted");
+        let node = bench.at(0).state();
         let phi = |elapsed| node.phi(peer, now + elapsed, &config).expect("it is watched");
         assert!((phi(SECOND) - 0.301).abs() < 1e-3, "{}", phi(SECOND));
         assert!(phi(SECOND * 2) > 8.0);

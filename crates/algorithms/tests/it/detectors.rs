@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::support::{
     T, at, costs, nodes, random_crashes, random_spec, random_watch, simulate, verdict,
 };
-use conclave_algorithms::detector::with::{self, With};
+use conclave_algorithms::detector::support::with::{self, With};
 use conclave_algorithms::detector::{
     self, busy_or_dead, heartbeat, heartbeat_ring, phi_accrual, timeout_sync,
 };

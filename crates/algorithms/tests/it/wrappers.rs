@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::support::{T, at, nodes, random_spec, simulate};
 use conclave_algorithms::detector::heartbeat::{self, Heartbeat};
+use conclave_algorithms::detector::support::with::{self, With};
 use conclave_algorithms::detector::timeout_sync::{self, TimeoutSync};
-use conclave_algorithms::detector::with::{self, With};
 use conclave_algorithms::{detector, mutex};
 use conclave_protocol::{
     Channels, Charge, Ctx, Effect, Entry, Handle, Host, Hosted, Input, Mark, Marked, Message,

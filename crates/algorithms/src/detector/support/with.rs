@@ -5,7 +5,7 @@
 use conclave_protocol::{Charge, Ctx, Effect, Never, NodeId, Protocol};
 use serde::{Deserialize, Serialize};
 
-use super::{Algorithm, Notice};
+use crate::detector::{Algorithm, Notice};
 
 /// The state of a node: that of its detector, and that of the protocol that wants to know.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
