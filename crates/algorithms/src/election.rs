@@ -5,7 +5,6 @@ pub mod chang_roberts;
 pub mod frederickson_lynch;
 pub mod le_lann;
 pub mod quorum_epoch;
-pub mod ring;
 pub mod ring_inquiry;
 pub mod ring_list;
 pub mod ring_modified;
@@ -13,6 +12,7 @@ pub mod ring_reconfiguration;
 pub mod ring_watchdog;
 pub mod superpeer_dht;
 pub mod superpeer_tokens;
+pub mod support;
 pub mod tree_mattern;
 pub mod wireless_tree;
 
@@ -36,7 +36,7 @@ pub enum Notice {
         /// The term: a counter and the winner's id, as the [token](Stamp::token) of that stamp.
         epoch: u64,
     },
-    /// From now on this node takes nobody for the leader.
+    /// From now on this node takes no node for the leader.
     Deposed,
 }
 

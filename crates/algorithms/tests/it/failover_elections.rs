@@ -6,9 +6,8 @@ use std::time::Duration;
 use crate::support::{
     T, asking, at, complete, costs, nodes, order, random_crashes, random_spec, simulate, verdict,
 };
-use conclave_algorithms::election::{
-    self, chang_roberts, quorum_epoch, ring, ring_list, wireless_tree,
-};
+use conclave_algorithms::election::support::ring;
+use conclave_algorithms::election::{self, chang_roberts, quorum_epoch, ring_list, wireless_tree};
 use conclave_algorithms::mutex::centralized_failover::{Config, PLAIN, QUORUM, config};
 use conclave_algorithms::mutex::{self, Coordinator};
 use conclave_protocol::{

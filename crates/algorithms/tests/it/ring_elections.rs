@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::support::{T, at, complete, costs, held, lose, ring, simulate, tenths, verdict};
 use conclave_algorithms::election::chang_roberts::{self, ChangRoberts};
-use conclave_algorithms::election::ring::Ring;
+use conclave_algorithms::election::support::ring::Ring;
 use conclave_algorithms::election::{
     frederickson_lynch, le_lann, ring_inquiry, ring_list, ring_modified, ring_reconfiguration,
     ring_watchdog,

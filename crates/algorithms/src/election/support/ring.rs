@@ -1,20 +1,35 @@
 //! What the elections on a ring with lists have in common. `election/ring-list` and those that build
 //! on it are this state machine with different [rules](Config) in force; each has a file that
-//! explains it.
+//! explains it, and has those rules in its list that are in force there.
 //!
 //! Messages go from node to node in the direction of the ring. Each hop is acknowledged; a
 //! successor that does not acknowledge within `2T + Tproc` is dead, and what was meant for it goes to
 //! the one after it, in the order it was sent.
+//!
+//! # Rules
+//!
+//! A rule has the same number in the files of all these elections:
+//!
+//! | rules | what they are about | in force in |
+//! | --- | --- | --- |
+//! | 1 to 4 | the call, the list, the announcement, a hop | all |
+//! | 5 | suppression | `election/ring-list`, as an option |
+//! | 6 | confirmation | `election/ring-modified`, `election/ring-watchdog` |
+//! | 7 to 9 | watchdogs, memory of suspicions | `election/ring-watchdog`, `election/ring-reconfiguration` |
+//! | 10 to 13 | the inquiry after a restart | `election/ring-inquiry`, `election/ring-reconfiguration` |
+//! | 14 to 18 | a ring that nodes join and leave | `election/ring-reconfiguration` |
 
-pub mod view;
+mod config;
+mod message;
+mod view;
 
-use std::time::Duration;
-
-use conclave_protocol::{Charge, Ctx, NodeId, NodeSet, Protocol, Rank, Ranks, Setup, Stamp, Unfit};
+use conclave_protocol::{Charge, Ctx, NodeId, NodeSet, Protocol, Rank, Stamp};
 use serde::{Deserialize, Serialize};
 
-use self::view::View;
-use super::{Notice, Request};
+pub use self::config::{Config, Converts};
+pub use self::message::{Msg, Tag};
+pub use self::view::View;
+use crate::election::{Notice, Request};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -37,131 +52,6 @@ pub struct Ring {
     view: View,
     /// Asked to leave before it was let in: it leaves as soon as it is.
     leaving: bool,
-}
-
-/// Which rules are in force.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// How good a leader each node is.
-    pub ranks: Ranks,
-    /// How long to wait for an acknowledgement.
-    pub acknowledgement: Duration,
-    /// Longer than two rounds take, whoever is dead.
-    pub two_rounds: Duration,
-    /// Who turns a list that is complete into an outcome.
-    pub converts: Converts,
-    /// An election is dropped where one of a better initiator has passed.
-    pub suppression: bool,
-    /// The outcome counts only if the leader was there when it came by.
-    pub confirmation: bool,
-    /// Whoever has let an election pass and hears of no outcome calls one.
-    pub watchdog: bool,
-    /// Suspicions that come before the outcome are remembered.
-    pub memory: bool,
-    /// After a restart, ask all others before calling an election.
-    pub inquiry: bool,
-    /// How many successors a node knows.
-    pub successors: u32,
-    /// So many nodes are on the ring at first; the others have to join.
-    pub members: u32,
-}
-
-/// Who turns a complete list into an outcome.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Converts {
-    /// Whoever finds itself in the list.
-    Anybody,
-    /// The initiator, and at anybody else the list goes on for ever.
-    Initiator,
-    /// The initiator, and at anybody else a complete list ends.
-    InitiatorOrNobody,
-}
-
-impl Config {
-    /// The bare ring with lists.
-    pub fn new(setup: &Setup, converts: Converts) -> Result<Self, Unfit> {
-        let hop = setup.delay * 3 + setup.processing;
-        Ok(Self {
-            ranks: setup.ranks()?,
-            acknowledgement: setup.delay * 2 + setup.processing,
-            two_rounds: hop * 2 * (setup.n() + 1),
-            converts,
-            suppression: false,
-            confirmation: false,
-            watchdog: false,
-            memory: false,
-            inquiry: false,
-            successors: setup.n(),
-            members: setup.n(),
-        })
-    }
-}
-
-/// What nodes send each other.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Msg {
-    /// Who is there?
-    Election {
-        /// Whose election it is.
-        origin: NodeId,
-        /// The highest counter on the way so far.
-        epoch: u64,
-        /// The best of the list.
-        best: Rank,
-        /// Those who were there, in the order of the ring.
-        ids: Vec<NodeId>,
-    },
-    /// Somebody leads.
-    Coordinator {
-        /// Who announces it.
-        origin: NodeId,
-        /// The term: its counter and the leader.
-        epoch: Stamp,
-        /// Who has heard of it, in the order of the ring.
-        ids: Vec<NodeId>,
-    },
-    /// Who leads?
-    Inquiry {
-        /// Who wants to know.
-        origin: NodeId,
-        /// The highest counter on the way so far.
-        epoch: u64,
-        /// Those who were there, and whom they follow.
-        answers: Vec<(NodeId, Option<Stamp>)>,
-        /// Who belongs to the ring.
-        view: View,
-    },
-    /// I want to be on the ring.
-    Join(NodeId),
-    /// Who belongs to the ring.
-    View(View),
-    /// It has arrived.
-    Ack(Tag),
-}
-
-/// What an acknowledgement is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Tag {
-    /// This node's election.
-    Election(NodeId),
-    /// This node's announcement.
-    Coordinator(NodeId),
-    /// This node's question.
-    Inquiry(NodeId),
-    /// A view of the ring.
-    View,
-}
-
-impl Msg {
-    fn tag(&self) -> Option<Tag> {
-        match *self {
-            Self::Election { origin, .. } => Some(Tag::Election(origin)),
-            Self::Coordinator { origin, .. } => Some(Tag::Coordinator(origin)),
-            Self::Inquiry { origin, .. } => Some(Tag::Inquiry(origin)),
-            Self::View(_) => Some(Tag::View),
-            Self::Join(_) | Self::Ack(_) => None,
-        }
-    }
 }
 
 /// What a node waits for.
@@ -217,63 +107,90 @@ impl Protocol for Ring {
 
     fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
         match request {
+            // Rule 1.
             Request::Campaign => self.campaign(ctx),
         }
     }
 
     fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
-        // Whoever talks is alive, even if the failure detector has not noticed its return yet.
+        // A node that talks is alive, even if the failure detector has not noticed its return yet.
         self.suspected.remove(from);
         if let Some(tag) = msg.tag()
             && from != ctx.me
         {
+            ctx.rule(4);
             ctx.send(from, Msg::Ack(tag));
         }
         match msg {
+            // Rule 2.
             Msg::Election { origin, epoch, best, ids } => {
+                ctx.rule(2);
                 self.on_election(origin, epoch, best, ids, ctx);
             }
+            // Rules 3 and 6.
             Msg::Coordinator { origin, epoch, ids } => self.on_coordinator(origin, epoch, ids, ctx),
+            // Rules 11 and 12.
             Msg::Inquiry { origin, epoch, answers, view } => {
                 self.on_inquiry(origin, epoch, answers, view, ctx);
             }
+            // Rule 14.
             Msg::Join(newcomer) => {
                 if self.is_member(ctx.me, ctx) && !self.is_member(newcomer, ctx) {
+                    ctx.rule(14);
                     self.view.change(newcomer);
                     self.tell_view(ctx);
                 }
             }
-            Msg::View(view) => self.on_view(&view, ctx),
+            // Rule 16.
+            Msg::View(view) => {
+                ctx.rule(16);
+                self.on_view(&view, ctx);
+            }
+            // Rule 4.
             Msg::Ack(tag) => self.on_ack(from, tag, ctx),
         }
     }
 
     fn on_timer(&mut self, timer: Timer, ctx: &mut Ctx<Self>) {
         match timer {
+            // Rule 4, when a successor is dead.
             Timer::Ack(dead) => {
+                ctx.rule(4);
                 let next = self.next_after(dead, ctx);
                 let (lost, rest) = std::mem::take(&mut self.unacknowledged)
                     .into_iter()
                     .partition(|it| it.0 == dead);
                 self.unacknowledged = rest;
                 let lost: Vec<(NodeId, Msg)> = lost;
-                if let Some(next) = next {
-                    for (_, msg) in lost {
-                        self.hand_to(next, msg, ctx);
+                match next {
+                    Some(next) => {
+                        for (_, msg) in lost {
+                            self.hand_to(next, msg, ctx);
+                        }
                     }
+                    // Rule 18.
+                    None => ctx.rule(18),
                 }
             }
+            // Rule 8.
             Timer::Watchdog => {
+                ctx.rule(8);
                 self.campaign = None;
                 self.observe(self.counter + 1, ctx);
                 self.campaign(ctx);
             }
-            Timer::Inquiry => self.campaign(ctx),
+            // Rule 12, when the question does not come back.
+            Timer::Inquiry => {
+                ctx.rule(12);
+                self.campaign(ctx);
+            }
         }
     }
 
+    /// Rule 9, and rule 1 if it is the leader.
     fn on_suspect(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
         if ctx.config.memory {
+            ctx.rule(9);
             self.suspected.insert(peer);
         }
         if self.leader.is_some_and(|term| term.node == peer) {
@@ -281,20 +198,28 @@ impl Protocol for Ring {
         }
     }
 
-    fn on_restore(&mut self, peer: NodeId, _: &mut Ctx<Self>) {
+    /// Rule 9.
+    fn on_restore(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
+        if ctx.config.memory {
+            ctx.rule(9);
+        }
         self.suspected.remove(peer);
     }
 
+    /// Rule 14.
     fn on_join(&mut self, sponsor: NodeId, ctx: &mut Ctx<Self>) {
         self.leaving = false;
         if !self.is_member(ctx.me, ctx) {
+            ctx.rule(14);
             ctx.send(sponsor, Msg::Join(ctx.me));
         }
     }
 
+    /// Rule 17.
     fn on_leave(&mut self, ctx: &mut Ctx<Self>) {
         self.leaving = !self.is_member(ctx.me, ctx);
         if self.is_member(ctx.me, ctx) && self.next_after(ctx.me, ctx) != Some(ctx.me) {
+            ctx.rule(17);
             self.view.change(ctx.me);
             self.tell_view(ctx);
         }
@@ -309,17 +234,19 @@ impl Protocol for Ring {
 }
 
 impl Ring {
-    /// Calls an election, unless one of its own is on its way.
+    /// Rule 1: calls an election, unless one of its own is on its way.
     fn campaign(&mut self, ctx: &mut Ctx<Self>) {
         if self.campaign.is_some() || !self.is_member(ctx.me, ctx) {
             return;
         }
+        ctx.rule(1);
         self.campaign = Some(self.counter);
         self.watch(0, ctx);
         let (origin, epoch, best) = (ctx.me, self.counter, ctx.config.ranks.of(ctx.me));
         self.pass_on(Msg::Election { origin, epoch, best, ids: vec![ctx.me] }, ctx);
     }
 
+    /// Rule 2.
     fn on_election(
         &mut self,
         origin: NodeId,
@@ -335,7 +262,9 @@ impl Ring {
             return;
         }
         if !ids.contains(&ctx.me) {
+            // Rule 5.
             if self.is_suppressed(origin, ctx) {
+                ctx.rule(5);
                 return;
             }
             let best = best.max(ctx.config.ranks.of(ctx.me));
@@ -348,12 +277,12 @@ impl Ring {
             Converts::Initiator if origin != ctx.me => {
                 self.pass_on(Msg::Election { origin, epoch, best, ids }, ctx);
             }
-            Converts::InitiatorOrNobody if origin != ctx.me => {}
+            Converts::InitiatorOrEnds if origin != ctx.me => {}
             _ => self.convert(best.node, ctx),
         }
     }
 
-    /// The list is complete: its best node leads.
+    /// Rule 2, when the list is complete: its best node leads.
     fn convert(&mut self, best: NodeId, ctx: &mut Ctx<Self>) {
         self.observe(self.counter + 1, ctx);
         let epoch = Stamp { time: self.counter, node: best };
@@ -364,6 +293,7 @@ impl Ring {
         if let Some(Stamp { node: former, .. }) = self.leader
             && !self.is_member(former, ctx)
         {
+            ctx.rule(17);
             ctx.send(former, Msg::Coordinator { origin: ctx.me, epoch, ids: vec![ctx.me] });
         }
         self.follow(epoch, ctx);
@@ -371,6 +301,7 @@ impl Ring {
         self.reconsider(ctx);
     }
 
+    /// Rule 3, and rule 6 for one's own.
     fn on_coordinator(
         &mut self,
         origin: NodeId,
@@ -378,10 +309,12 @@ impl Ring {
         mut ids: Vec<NodeId>,
         ctx: &mut Ctx<Self>,
     ) {
+        ctx.rule(3);
         self.observe(epoch.time, ctx);
         self.carried = None;
         if origin == ctx.me {
             if ctx.config.confirmation {
+                ctx.rule(6);
                 self.campaign = None;
                 if self.leader == Some(epoch) && !ids.contains(&epoch.node) {
                     self.campaign(ctx);
@@ -413,15 +346,24 @@ impl Ring {
         }
     }
 
-    /// Calls an election if the leader cannot be right: it is suspected, has left, or is worse than
-    /// this node itself.
+    /// Calls an election if the leader cannot be right: it is suspected (rule 9), has left (rule 16),
+    /// or is worse than this node itself (rule 13).
     fn reconsider(&mut self, ctx: &mut Ctx<Self>) {
         let Some(Stamp { node: leader, .. }) = self.leader else { return };
         let ranks = &ctx.config.ranks;
-        if self.suspected.contains(leader)
-            || !self.is_member(leader, ctx)
-            || ranks.of(leader) < ranks.of(ctx.me)
-        {
+        let suspected = self.suspected.contains(leader);
+        let gone = !self.is_member(leader, ctx);
+        let worse = ranks.of(leader) < ranks.of(ctx.me);
+        if suspected {
+            ctx.rule(9);
+        }
+        if gone {
+            ctx.rule(16);
+        }
+        if worse && ctx.config.inquiry {
+            ctx.rule(13);
+        }
+        if suspected || gone || worse {
             self.campaign(ctx);
         }
     }
@@ -438,32 +380,37 @@ impl Ring {
         best != Some(origin)
     }
 
-    /// An election passes, so many hops from its origin: its outcome is due.
+    /// Rule 7: an election passes, so many hops from its origin, and its outcome is due.
     fn watch(&mut self, distance: usize, ctx: &mut Ctx<Self>) {
         if ctx.config.watchdog {
+            ctx.rule(7);
             self.due = Some(self.counter);
             let after = ctx.config.two_rounds + ctx.config.acknowledgement * 2 * distance as u32;
             ctx.set_timer(Timer::Watchdog, after);
         }
     }
 
-    /// There is an outcome. One's own election is over only when that has come back.
+    /// Rule 7: there is an outcome. One's own election is over only when that has come back.
     fn settled(&mut self, counter: u64, ctx: &mut Ctx<Self>) {
         if self.campaign.is_none() && self.due.is_some_and(|due| due < counter) {
+            ctx.rule(7);
             self.due = None;
             ctx.cancel_timer(Timer::Watchdog);
         }
     }
 
+    /// Rule 10.
     fn inquire(&mut self, ctx: &mut Ctx<Self>) {
         if !self.is_member(ctx.me, ctx) {
             return;
         }
+        ctx.rule(10);
         ctx.set_timer(Timer::Inquiry, ctx.config.two_rounds);
         let (origin, epoch, view) = (ctx.me, self.counter, self.view.clone());
         self.pass_on(Msg::Inquiry { origin, epoch, answers: Vec::new(), view }, ctx);
     }
 
+    /// Rule 11, and rule 12 for one's own.
     fn on_inquiry(
         &mut self,
         origin: NodeId,
@@ -475,6 +422,7 @@ impl Ring {
         self.observe(epoch, ctx);
         self.on_view(&view, ctx);
         if origin != ctx.me {
+            ctx.rule(11);
             // On its second visit its origin must be dead.
             if answers.iter().all(|(node, _)| *node != ctx.me) {
                 answers.push((ctx.me, self.leader));
@@ -483,6 +431,7 @@ impl Ring {
             }
             return;
         }
+        ctx.rule(12);
         ctx.cancel_timer(Timer::Inquiry);
         let named = answers.first().and_then(|(_, leader)| *leader);
         let there = |leader: Stamp| answers.iter().any(|(node, _)| *node == leader.node);
@@ -503,6 +452,7 @@ impl Ring {
         }
     }
 
+    /// Sends to the next node, and again to the one after it if there is no acknowledgement.
     fn hand_to(&mut self, next: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
         if next != ctx.me {
             if self.unacknowledged.iter().all(|(to, _)| *to != next) {
@@ -513,9 +463,11 @@ impl Ring {
         ctx.send(next, msg);
     }
 
+    /// Rule 4.
     fn on_ack(&mut self, from: NodeId, tag: Tag, ctx: &mut Ctx<Self>) {
         let arrived = |(to, msg): &(NodeId, Msg)| *to == from && msg.tag() == Some(tag);
         let Some(place) = self.unacknowledged.iter().position(arrived) else { return };
+        ctx.rule(4);
         self.unacknowledged.remove(place);
         if self.unacknowledged.iter().any(|(to, _)| *to == from) {
             ctx.set_timer(Timer::Ack(from), ctx.config.acknowledgement);
@@ -547,9 +499,11 @@ impl Ring {
         (node.0 < ctx.config.members) != self.view.has_changed(node)
     }
 
+    /// Rule 16: takes over what is new in a view.
     fn on_view(&mut self, view: &View, ctx: &mut Ctx<Self>) {
         let outside = !self.is_member(ctx.me, ctx);
         if self.view.merge(view) {
+            ctx.rule(16);
             self.tell_view(ctx);
             if self.leaving && self.is_member(ctx.me, ctx) {
                 self.on_leave(ctx);
@@ -562,8 +516,9 @@ impl Ring {
         }
     }
 
-    /// Whoever has a new view tells its successor.
+    /// Rule 15: the view has changed.
     fn tell_view(&mut self, ctx: &mut Ctx<Self>) {
+        ctx.rule(15);
         self.save(ctx);
         self.pass_on(Msg::View(self.view.clone()), ctx);
     }

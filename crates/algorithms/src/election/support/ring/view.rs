@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// How often each node has joined or left.
 ///
-/// Two views are merged by taking the later word on each node, so that those of two sponsors who let
-/// somebody in at the same time become one, whichever comes first.
+/// Two views are merged by taking the later word on each node, so that those of two sponsors that let
+/// a node in at the same time become one, whichever comes first.
 #[derive(Clone, Default, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct View {
     /// Those who never have are not listed.
