@@ -1,6 +1,6 @@
-//! Whoever misses the leader asks every node with a higher id whether it is alive. If none answers
-//! in time, it is the highest itself and tells everybody below. If one answers, that one takes
-//! over and asks the nodes above it in turn; the first only waits for the outcome.
+//! A node that misses the leader asks every node with a higher id whether it is alive. If none answers
+//! in time, the node has the highest live id: it leads, and tells every node below. If one answers,
+//! that one takes over and asks the nodes above it in turn; the first only waits for the outcome.
 //!
 //! Delays are bounded, so silence for a round trip proves that no higher node lives, and the
 //! highest live node is the only one that meets such silence. A node that answered and then
@@ -12,28 +12,30 @@
 //!
 //! 1. The leader is suspected, the application calls, or the node boots after a crash: unless an
 //!    election is under way here, send `Election` to all higher ids — in mode `known-dead` only
-//!    to those not suspected — and wait a time-out of `2T + Tproc`. With nobody to ask: rule 4.
+//!    to those not suspected — and wait a time-out of `2T + Tproc`. With no node to ask: rule 4.
 //! 2. `Election` from a lower id: the leader in office sends it `Coordinator`, which doubles as an
-//!    answer. Anybody else sends `Answer` and runs rule 1.
-//! 3. `Answer`: somebody higher takes over; wait `3T` more than the time-out for the outcome.
+//!    answer. Every other node sends `Answer` and runs rule 1.
+//! 3. `Answer`: a higher node takes over; wait `3T` more than the time-out for the outcome.
 //! 4. The time-out passes without an answer: lead, in the term after the highest counter seen, and
 //!    send `Coordinator` to all lower ids.
 //! 5. The wait for the outcome is over: run rule 1 again.
 //! 6. `Coordinator`: follow its sender, unless the term is older than that of another leader this
-//!    node follows; then say so with an `Answer`, and a leader that is refused from below, by a counter that is not below its
-//!    own, runs rule 4 again. If the sender's id is the lower one: run rule 1.
+//!    node follows; then say so with an `Answer`, and a leader that is refused from below, by a
+//!    counter that is not below its own, runs rule 4 again. A refused sender with a higher id is
+//!    alive: rule 3, if this node waits for an answer. If the sender's id is the lower one: run
+//!    rule 1.
 //! 7. Mode `known-dead`: a node above the present leader is trusted again: run rule 1, for it was
 //!    not asked.
 //!
-//! `election/bully-immediate` is mode `known-dead` under its own name: whoever knows that nobody
-//! above it lives, because they are suspected or because there is nobody above it, leads at once.
+//! `election/bully-immediate` is mode `known-dead` under its own name: a node that knows that no node
+//! above it lives, because they are suspected or because there is none, leads at once.
 //!
 //! `election/bully-recovery` is about nodes that come back. In mode `reclaim` they run rule 1, so
 //! that leadership moves although nothing was wrong. In mode `defer` they first ask who leads:
 //!
 //! 8. Boot after a crash: send `Inquiry` to all, and wait a time-out. Without an answer, or if an
 //!    election reaches the node before: rule 1.
-//! 9. `Inquiry`: the leader in office sends `InquiryRep` with its term; whoever asked follows it.
+//! 9. `Inquiry`: the leader in office sends `InquiryRep` with its term; the node that asked follows it.
 //!
 //! # Cost
 //!
@@ -52,7 +54,7 @@
 //! than promised, or an answer is lost, or the network is partitioned, a live node is taken for
 //! dead and there are several leaders. In mode `known-dead` a wrong suspicion is enough.
 //!
-//! A leader that crashes and comes back every now and then takes everybody along each time. Mode
+//! A leader that crashes and comes back every now and then takes all nodes along each time. Mode
 //! `defer` prevents that, and so the best node need not lead.
 
 use std::time::Duration;
@@ -60,8 +62,8 @@ use std::time::Duration;
 use conclave_protocol::claims::Check;
 use conclave_protocol::theory::{About, Case, Experiment, Fits, Further, Given, Seen, Values};
 use conclave_protocol::{
-    Crashes, Ctx, Detector, Entry, Info, Model, NodeId, NodeSet, Opt, Property, Protocol, Rank,
-    Ranks, Setup, Stamp, Time, Timing, Unfit,
+    Crashes, Ctx, Detector, Entry, Model, NodeId, NodeSet, Opt, Property, Protocol, Rank, Ranks,
+    Setup, Stamp, Time, Timing, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
@@ -84,7 +86,7 @@ enum Phase {
     Idle,
     /// Asked the higher ids; none has answered.
     Electing,
-    /// One has answered, and will lead or find somebody who does.
+    /// One has answered, and will lead or find a higher node that does.
     Awaiting,
     /// Back from a crash, and asked who leads.
     Inquiring,
@@ -105,7 +107,7 @@ pub struct Config {
 /// What nodes send each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Msg {
-    /// Is anybody above me alive?
+    /// Is any node above me alive?
     Election {
         /// The highest counter the sender has seen.
         epoch: u64,
@@ -141,192 +143,6 @@ pub enum Timer {
     Outcome,
 }
 
-// With two nodes, one of them dead, there is no node to tell and the last hop is missing.
-const ABOVE: Further =
-    &[&[("N", 3), ("a", 1)], &[("N", 5), ("a", 2)], &[("N", 9), ("a", 8)], &[("N", 20), ("a", 11)]];
-const LIVE_ABOVE: Further =
-    &[&[("N", 2), ("b", 0)], &[("N", 5), ("b", 1)], &[("N", 9), ("b", 7)], &[("N", 20), ("b", 11)]];
-const PROBING: Fits = Fits {
-    about: About::Election,
-    when: |seen| {
-        below_dead_top(seen).filter(|_| seen.option("mode").is_none_or(|it| it == "probing"))
-    },
-};
-const KNOWN_DEAD: Fits = Fits {
-    about: About::Election,
-    when: |seen| {
-        below_dead_top(seen).filter(|_| seen.option("mode").is_some_and(|it| it != "probing"))
-    },
-};
-
-/// How many nodes are above the only caller, the highest having crashed before, and how many of
-/// them are up.
-fn below_dead_top(seen: &Seen<'_>) -> Option<Values> {
-    let calls = seen.calls().filter(|calls| calls.top_is_dead && calls.count == 1)?;
-    let above = u64::from(seen.n() - 1 - calls.first.0);
-    (seen.n() >= 3).then(|| vec![("a", above), ("b", above - 1)])
-}
-
-/// The top node is dead, and a node with `above` ids above it calls for an election.
-fn beside_dead_top(given: &Given, mode: &str, above: u32) -> Vec<Experiment> {
-    let top = given.n("N") - 1;
-    let setup = given.complete().with("mode", mode);
-    let mut election = given.planned(setup, &[(top - above, 10)]);
-    election.runs[0].crashes.push((NodeId(top), Time::ZERO));
-    vec![election]
-}
-
-/// The algorithm as published.
-pub static PLAIN: Entry<Bully> = Entry {
-    info: Info {
-        id: "election/bully",
-        title: "Bully",
-        summary: "ask everybody above; the highest who meets only silence leads",
-        source: "Garcia-Molina. Elections in a distributed computing system. IEEE Transactions \
-                 on Computers C-31(1), 1982",
-        text: include_str!("bully.rs"),
-        model: Model {
-            timing: Timing::Synchronous,
-            crashes: Crashes::Recover,
-            detector: Detector::Perfect,
-            ..Model::RELIABLE
-        },
-        holds: &[Property::OneLeader, Property::LeaderKnown, Property::BestLeads],
-        fails: &[(
-            Property::OneLeaderPerEpoch,
-            "with a partition, each part elects a leader of its own, in the same term",
-        )],
-        options: &[
-            Opt {
-                name: "mode",
-                default: "probing",
-                help: "probing asks every higher id; known-dead leaves out the suspected",
-            },
-            TIMEOUT,
-        ],
-        mutant: None,
-        claims: &[
-            Check::new(3, LEADER).crashes(1),
-            Check::new(3, LEADER).set(&[("mode", "known-dead")]).crashes(1),
-            Check::new(2, LEADER).crashes(1).recoveries(1),
-            Check::new(3, LEADER).crashes(1).recoveries(1).bounded(11),
-            Check::new(3, &[Property::OneLeaderPerEpoch]).partitions(1).fails(4),
-        ],
-        deep: &[Check::new(3, LEADER).crashes(1).recoveries(1).bounded(20)],
-        cases: &[
-            Case::new("probing", ABOVE, |given| beside_dead_top(given, "probing", given.n("a")))
-                .counts(&[
-                    ("election_messages", "Election"),
-                    ("answer_messages", "Answer"),
-                    ("coordinator_messages", "Coordinator"),
-                ])
-                .fits(&[PROBING]),
-            Case::new("known-dead", LIVE_ABOVE, |given| {
-                beside_dead_top(given, "known-dead", given.n("b") + 1)
-            })
-            .fits(&[KNOWN_DEAD]),
-        ],
-        ..Info::EMPTY
-    },
-    config: |setup| {
-        Ok(Config { known_dead: is_mode(setup, ["probing", "known-dead"])?, ..timing(setup)? })
-    },
-    clients: Entry::<Bully>::everyone,
-};
-
-/// Who knows that nobody above it lives announces itself at once.
-pub static IMMEDIATE: Entry<Bully> = Entry {
-    info: Info {
-        id: "election/bully-immediate",
-        title: "Bully with immediate announcement",
-        summary: "whoever knows that it is the highest live node leads at once",
-        options: &[TIMEOUT],
-        claims: &[
-            Check::new(3, LEADER).crashes(1),
-            Check::new(2, LEADER).crashes(1).recoveries(1),
-            Check::new(3, LEADER).crashes(1).recoveries(1).bounded(11),
-            Check::new(3, &[Property::OneLeaderPerEpoch]).partitions(1).fails(4),
-        ],
-        deep: &[Check::new(3, LEADER).crashes(1).recoveries(1).bounded(20)],
-        cases: &[],
-        ..PLAIN.info
-    },
-    config: |setup| Ok(Config { known_dead: true, ..timing(setup)? }),
-    ..PLAIN
-};
-
-/// What nodes do that come back.
-pub static RECOVERY: Entry<Bully> = Entry {
-    info: Info {
-        id: "election/bully-recovery",
-        title: "Bully with recovery",
-        summary: "who comes back takes over, or finds out who leads and leaves it at that",
-        holds: &[Property::OneLeader, Property::LeaderKnown],
-        fails: &[
-            PLAIN.info.fails[0],
-            (Property::BestLeads, "in mode defer, the best node comes back and leaves it at that"),
-        ],
-        options: &[
-            Opt {
-                name: "mode",
-                default: "reclaim",
-                help: "reclaim: who comes back holds an election; defer: it asks who leads first",
-            },
-            TIMEOUT,
-        ],
-        claims: &[
-            Check::new(3, LEADER).crashes(1),
-            Check::new(2, LEADER).crashes(1).recoveries(1),
-            Check::new(3, LEADER).crashes(1).recoveries(1).bounded(11),
-            Check::new(2, &[Property::OneLeader, Property::LeaderKnown])
-                .set(&[("mode", "defer")])
-                .crashes(1)
-                .recoveries(1),
-            Check::new(3, LEADER).set(&[("mode", "defer")]).crashes(1).recoveries(1).bounded(11),
-            Check::new(2, &[Property::BestLeads])
-                .set(&[("mode", "defer")])
-                .crashes(1)
-                .recoveries(1)
-                .fails(11),
-            Check::new(3, &[Property::OneLeaderPerEpoch]).partitions(1).fails(4),
-        ],
-        deep: &[Check::new(3, LEADER)
-            .set(&[("mode", "defer")])
-            .crashes(1)
-            .recoveries(1)
-            .bounded(20)],
-        cases: &[],
-        ..PLAIN.info
-    },
-    config: |setup| Ok(Config { defer: is_mode(setup, ["reclaim", "defer"])?, ..timing(setup)? }),
-    ..PLAIN
-};
-
-const TIMEOUT: Opt = Opt {
-    name: "timeout",
-    default: "2T + Tproc",
-    help: "how long to wait for an answer, in hundredths of T; below 200 is too short",
-};
-
-/// Whether the option `mode` is set to the second of two; the first is the default.
-fn is_mode(setup: &Setup, [first, second]: [&str; 2]) -> Result<bool, Unfit> {
-    let mode: String = setup.option("mode", first.to_owned())?;
-    if mode != first && mode != second {
-        return Err(Unfit::new(format!("mode={mode}, but it is {first} or {second}")));
-    }
-    Ok(mode == second)
-}
-
-/// The time-outs, and every rule as published.
-fn timing(setup: &Setup) -> Result<Config, Unfit> {
-    let answer = match setup.optional::<u32>("timeout")? {
-        Some(percent) => setup.delay * percent / 100,
-        None => setup.delay * 2 + setup.processing,
-    };
-    let (ranks, outcome) = (setup.ranks()?, answer + setup.delay * 3);
-    Ok(Config { ranks, answer, outcome, known_dead: false, defer: false })
-}
-
 impl Protocol for Bully {
     type Config = Config;
     type Request = Request;
@@ -356,11 +172,13 @@ impl Protocol for Bully {
 
     fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
         match msg {
+            // Rule 2.
             Msg::Election { epoch } => {
                 self.observe(epoch, ctx);
                 if Self::is_above(from, ctx) {
                     return;
                 }
+                ctx.rule(2);
                 match self.in_office(ctx.me) {
                     Some(term) if term.time >= epoch => {
                         ctx.send(from, Msg::Coordinator { epoch: term });
@@ -374,19 +192,24 @@ impl Protocol for Bully {
             Msg::Answer { epoch } => {
                 self.observe(epoch, ctx);
                 match self.phase {
+                    // Rule 3.
                     Phase::Electing | Phase::Awaiting => {
                         self.await_outcome(ctx);
                     }
+                    // Rule 6, at a leader that is refused.
                     Phase::Idle | Phase::Inquiring => {
                         let term = self.in_office(ctx.me);
                         if term.is_some_and(|term| term.time <= epoch) && !Self::is_above(from, ctx)
                         {
+                            ctx.rule(6);
                             self.win(ctx);
                         }
                     }
                 }
             }
+            // Rule 6.
             Msg::Coordinator { epoch } => {
+                ctx.rule(6);
                 self.observe(epoch.time, ctx);
                 match self.leader {
                     Some(term) if Self::order(epoch, ctx) < Self::order(term, ctx) => {
@@ -394,7 +217,7 @@ impl Protocol for Bully {
                         if term.node != from {
                             ctx.send(from, Msg::Answer { epoch: self.counter });
                         }
-                        // A word from above all the same: somebody higher is alive.
+                        // A word from above all the same: a higher node is alive.
                         if self.phase == Phase::Electing && Self::is_above(from, ctx) {
                             self.await_outcome(ctx);
                         }
@@ -405,15 +228,19 @@ impl Protocol for Bully {
                     self.campaign(ctx);
                 }
             }
+            // Rule 9.
             Msg::Inquiry { epoch } => {
                 self.observe(epoch, ctx);
                 if let Some(epoch) = self.in_office(ctx.me) {
+                    ctx.rule(9);
                     ctx.send(from, Msg::InquiryRep { epoch });
                 }
             }
+            // Rule 9, at the node that asked.
             Msg::InquiryRep { epoch } => {
                 self.observe(epoch.time, ctx);
                 if self.phase == Phase::Inquiring && !self.suspected.contains(from) {
+                    ctx.rule(9);
                     self.follow(epoch, ctx);
                 }
             }
@@ -422,15 +249,23 @@ impl Protocol for Bully {
 
     fn on_timer(&mut self, timer: Timer, ctx: &mut Ctx<Self>) {
         match timer {
-            Timer::Answer if self.phase == Phase::Inquiring => self.campaign(ctx),
+            // Rule 8, without an answer.
+            Timer::Answer if self.phase == Phase::Inquiring => {
+                ctx.rule(8);
+                self.campaign(ctx);
+            }
+            // Rule 4.
             Timer::Answer => self.win(ctx),
+            // Rule 5.
             Timer::Outcome => {
+                ctx.rule(5);
                 self.phase = Phase::Idle;
                 self.campaign(ctx);
             }
         }
     }
 
+    /// Rule 1, if it is the leader.
     fn on_suspect(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
         self.suspected.insert(peer);
         if self.leader.is_some_and(|term| term.node == peer) {
@@ -438,6 +273,7 @@ impl Protocol for Bully {
         }
     }
 
+    /// Rule 7.
     fn on_restore(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
         self.suspected.remove(peer);
         if ctx.config.known_dead
@@ -445,22 +281,27 @@ impl Protocol for Bully {
                 .leader
                 .is_some_and(|term| ctx.config.ranks.of(term.node) < ctx.config.ranks.of(peer))
         {
+            ctx.rule(7);
             self.campaign(ctx);
         }
     }
 }
 
 impl Bully {
+    /// Rule 8.
     fn inquire(&mut self, ctx: &mut Ctx<Self>) {
+        ctx.rule(8);
         self.phase = Phase::Inquiring;
         ctx.broadcast(Msg::Inquiry { epoch: self.counter });
         ctx.set_timer(Timer::Answer, ctx.config.answer);
     }
 
+    /// Rule 1, unless an election is under way here.
     fn campaign(&mut self, ctx: &mut Ctx<Self>) {
         if !matches!(self.phase, Phase::Idle | Phase::Inquiring) {
             return;
         }
+        ctx.rule(1);
         let spared = |peer: &NodeId| ctx.config.known_dead && self.suspected.contains(*peer);
         let above = ctx.peers().filter(|&peer| Self::is_above(peer, ctx));
         let asked: Vec<NodeId> = above.filter(|peer| !spared(peer)).collect();
@@ -473,14 +314,17 @@ impl Bully {
         ctx.set_timer(Timer::Answer, ctx.config.answer);
     }
 
-    /// Somebody higher takes over.
+    /// Rule 3: a higher node takes over.
     fn await_outcome(&mut self, ctx: &mut Ctx<Self>) {
+        ctx.rule(3);
         self.phase = Phase::Awaiting;
         ctx.cancel_timer(Timer::Answer);
         ctx.set_timer(Timer::Outcome, ctx.config.outcome);
     }
 
+    /// Rule 4.
     fn win(&mut self, ctx: &mut Ctx<Self>) {
+        ctx.rule(4);
         self.observe(self.counter + 1, ctx);
         let epoch = Stamp { time: self.counter, node: ctx.me };
         self.follow(epoch, ctx);
@@ -518,5 +362,199 @@ impl Bully {
             self.counter = counter;
             ctx.save(counter);
         }
+    }
+}
+
+const TIMEOUT: Opt = Opt {
+    name: "timeout",
+    default: "2T + Tproc",
+    help: "how long to wait for an answer, in hundredths of T; below 200 is too short",
+};
+
+/// Whether the option `mode` is set to the second of two; the first is the default.
+fn is_mode(setup: &Setup, [first, second]: [&str; 2]) -> Result<bool, Unfit> {
+    let mode: String = setup.option("mode", first.to_owned())?;
+    if mode != first && mode != second {
+        return Err(Unfit::new(format!("mode={mode}, but it is {first} or {second}")));
+    }
+    Ok(mode == second)
+}
+
+/// The time-outs, and every rule as published.
+fn timing(setup: &Setup) -> Result<Config, Unfit> {
+    let answer = match setup.optional::<u32>("timeout")? {
+        Some(percent) => setup.delay * percent / 100,
+        None => setup.delay * 2 + setup.processing,
+    };
+    let (ranks, outcome) = (setup.ranks()?, answer + setup.delay * 3);
+    Ok(Config { ranks, answer, outcome, known_dead: false, defer: false })
+}
+
+/// What no variant promises.
+const PARTITIONED: (Property, &str) = (
+    Property::OneLeaderPerEpoch,
+    "with a partition, each part elects a leader of its own, in the same term",
+);
+
+// With two nodes, one of them dead, there is no node to tell and the last hop is missing.
+const ABOVE: Further =
+    &[&[("N", 3), ("a", 1)], &[("N", 5), ("a", 2)], &[("N", 9), ("a", 8)], &[("N", 20), ("a", 11)]];
+const LIVE_ABOVE: Further =
+    &[&[("N", 2), ("b", 0)], &[("N", 5), ("b", 1)], &[("N", 9), ("b", 7)], &[("N", 20), ("b", 11)]];
+const PROBING: Fits = Fits {
+    about: About::Election,
+    when: |seen| {
+        below_dead_top(seen).filter(|_| seen.option("mode").is_none_or(|it| it == "probing"))
+    },
+};
+const KNOWN_DEAD: Fits = Fits {
+    about: About::Election,
+    when: |seen| {
+        below_dead_top(seen).filter(|_| seen.option("mode").is_some_and(|it| it != "probing"))
+    },
+};
+
+/// How many nodes are above the only caller, the highest having crashed before, and how many of
+/// them are up.
+fn below_dead_top(seen: &Seen<'_>) -> Option<Values> {
+    let calls = seen.calls().filter(|calls| calls.top_is_dead && calls.count == 1)?;
+    let above = u64::from(seen.n() - 1 - calls.first.0);
+    (seen.n() >= 3).then(|| vec![("a", above), ("b", above - 1)])
+}
+
+/// The top node is dead, and a node with `above` ids above it calls for an election.
+fn beside_dead_top(given: &Given, mode: &str, above: u32) -> Vec<Experiment> {
+    let top = given.n("N") - 1;
+    let setup = given.complete().with("mode", mode);
+    let mut election = given.planned(setup, &[(top - above, 10)]);
+    election.runs[0].crashes.push((NodeId(top), Time::ZERO));
+    vec![election]
+}
+
+/// The algorithm as published.
+pub static PLAIN: Entry<Bully> = Entry::new("election/bully", "Bully", |setup| {
+    Ok(Config { known_dead: is_mode(setup, ["probing", "known-dead"])?, ..timing(setup)? })
+})
+.summary("ask everybody above; the highest who meets only silence leads")
+.source(
+    "Garcia-Molina. Elections in a distributed computing system. IEEE Transactions on Computers \
+     C-31(1), 1982",
+)
+.text(include_str!("bully.rs"))
+.model(Model {
+    timing: Timing::Synchronous,
+    crashes: Crashes::Recover,
+    detector: Detector::Perfect,
+    ..Model::RELIABLE
+})
+.holds(LEADER)
+.fails(&[PARTITIONED])
+.options(&[
+    Opt {
+        name: "mode",
+        default: "probing",
+        help: "probing asks every higher id; known-dead leaves out the suspected",
+    },
+    TIMEOUT,
+])
+.claims(&[
+    Check::new(3, LEADER).crashes(1),
+    Check::new(3, LEADER).set(&[("mode", "known-dead")]).crashes(1),
+    Check::new(2, LEADER).crashes(1).recoveries(1),
+    Check::new(3, LEADER).crashes(1).recoveries(1).bounded(11),
+    Check::new(3, &[Property::OneLeaderPerEpoch]).partitions(1).fails(4),
+])
+.deep(&[Check::new(3, LEADER).crashes(1).recoveries(1).bounded(20)])
+.cases(&[
+    Case::new("probing", ABOVE, |given| beside_dead_top(given, "probing", given.n("a")))
+        .counts(&[
+            ("election_messages", "Election"),
+            ("answer_messages", "Answer"),
+            ("coordinator_messages", "Coordinator"),
+        ])
+        .fits(&[PROBING]),
+    Case::new("known-dead", LIVE_ABOVE, |given| {
+        beside_dead_top(given, "known-dead", given.n("b") + 1)
+    })
+    .fits(&[KNOWN_DEAD]),
+]);
+
+/// A node that knows that none above it lives announces itself at once.
+pub static IMMEDIATE: Entry<Bully> = PLAIN
+    .variant("election/bully-immediate", "Bully with immediate announcement")
+    .summary("whoever knows that it is the highest live node leads at once")
+    .options(&[TIMEOUT])
+    .config(|setup| Ok(Config { known_dead: true, ..timing(setup)? }))
+    .claims(&[
+        Check::new(3, LEADER).crashes(1),
+        Check::new(2, LEADER).crashes(1).recoveries(1),
+        Check::new(3, LEADER).crashes(1).recoveries(1).bounded(11),
+        Check::new(3, &[Property::OneLeaderPerEpoch]).partitions(1).fails(4),
+    ])
+    .deep(&[Check::new(3, LEADER).crashes(1).recoveries(1).bounded(20)]);
+
+/// What nodes do that come back.
+pub static RECOVERY: Entry<Bully> = PLAIN
+    .variant("election/bully-recovery", "Bully with recovery")
+    .summary("who comes back takes over, or finds out who leads and leaves it at that")
+    .holds(&[Property::OneLeader, Property::LeaderKnown])
+    .fails(&[
+        PARTITIONED,
+        (Property::BestLeads, "in mode defer, the best node comes back and leaves it at that"),
+    ])
+    .options(&[
+        Opt {
+            name: "mode",
+            default: "reclaim",
+            help: "reclaim: who comes back holds an election; defer: it asks who leads first",
+        },
+        TIMEOUT,
+    ])
+    .config(|setup| Ok(Config { defer: is_mode(setup, ["reclaim", "defer"])?, ..timing(setup)? }))
+    .claims(&[
+        Check::new(3, LEADER).crashes(1),
+        Check::new(2, LEADER).crashes(1).recoveries(1),
+        Check::new(3, LEADER).crashes(1).recoveries(1).bounded(11),
+        Check::new(2, &[Property::OneLeader, Property::LeaderKnown])
+            .set(&[("mode", "defer")])
+            .crashes(1)
+            .recoveries(1),
+        Check::new(3, LEADER).set(&[("mode", "defer")]).crashes(1).recoveries(1).bounded(11),
+        Check::new(2, &[Property::BestLeads])
+            .set(&[("mode", "defer")])
+            .crashes(1)
+            .recoveries(1)
+            .fails(11),
+        Check::new(3, &[Property::OneLeaderPerEpoch]).partitions(1).fails(4),
+    ])
+    .deep(&[Check::new(3, LEADER).set(&[("mode", "defer")]).crashes(1).recoveries(1).bounded(20)]);
+
+#[cfg(test)]
+mod tests {
+    use conclave_protocol::{Bench, Effect};
+
+    use super::*;
+
+    #[test]
+    fn a_node_that_meets_only_silence_above_leads_and_tells_those_below() {
+        let mut bench = Bench::complete(&PLAIN, 3);
+        let asked = bench.at(1).request(Request::Campaign);
+        assert_eq!(asked[0], Effect::Send { to: NodeId(2), msg: Msg::Election { epoch: 0 } });
+        let won = bench.at(1).timer(Timer::Answer);
+        assert_eq!(bench.at(1).rules(), [4]);
+        let epoch = Stamp { time: 1, node: NodeId(1) };
+        let msg = Msg::Coordinator { epoch };
+        assert_eq!(won.last(), Some(&Effect::Send { to: NodeId(0), msg }));
+    }
+
+    #[test]
+    fn a_node_that_is_asked_from_below_answers_and_asks_those_above() {
+        let mut bench = Bench::complete(&PLAIN, 3);
+        let asked = bench.at(1).message(0, Msg::Election { epoch: 0 });
+        assert_eq!(asked[0], Effect::Send { to: NodeId(0), msg: Msg::Answer { epoch: 0 } });
+        assert_eq!(asked[1], Effect::Send { to: NodeId(2), msg: Msg::Election { epoch: 0 } });
+        assert_eq!(bench.at(1).rules(), [1, 2]);
+        bench.at(1).message(2, Msg::Answer { epoch: 0 });
+        assert_eq!(bench.at(1).rules(), [3]);
     }
 }

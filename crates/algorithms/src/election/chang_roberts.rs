@@ -1,9 +1,9 @@
-//! On a ring that leads one way, whoever calls an election sends its id to the next node. Everybody
-//! passes on the higher of the id that comes by and its own, and swallows what is lower once its own
-//! or something higher is on its way. The id that comes back to its owner has met nobody higher: its
-//! owner leads, and says so in a second round.
+//! On a ring that leads one way, a node that calls an election sends its id to the next node. Every
+//! node passes on the higher of the id that comes by and its own, and swallows what is lower once its
+//! own or something higher is on its way. The id that comes back to its owner has met no higher one:
+//! its owner leads, and says so in a second round.
 //!
-//! The highest node lets no other id pass, so only its own goes all the way round. Nobody swallows
+//! The highest node lets no other id pass, so only its own goes all the way round. No node swallows
 //! it, so it does; and links keep their order, so every lower id is dead by the time it is back.
 //! Nodes compare attribute and id, in this order, and know only their own: equal attributes are no
 //! reason for two to win. Every message carries a counter; the winner leads in a term beyond all it
@@ -32,7 +32,7 @@
 //!
 //! It survives no crash. If the best node dies while its id is on its way, that id is lost with it,
 //! and all others wait for ever. If the ring is repaired, it is worse: the id goes round for ever,
-//! for there is nobody left to recognise it as its own.
+//! for the node that would recognise it as its own is dead.
 //!
 //! Bare attributes (`election/by-attribute-bare`) make the rule "my own is back, so I have won" wrong:
 //! of two nodes with the same attribute, each takes the other's for its own, and both lead.
@@ -42,8 +42,8 @@ use conclave_protocol::theory::{
     About, Case, Experiment, Fits, Further, Given, SIZES, Seen, Values,
 };
 use conclave_protocol::{
-    Crashes, Ctx, Detector, Entry, Info, Links, Model, Mutant, Never, NodeId, NodeSet, Property,
-    Protocol, Rank, Ranks, Setup, Stamp, Unfit,
+    Crashes, Ctx, Detector, Entry, Links, Model, Never, NodeId, NodeSet, Property, Protocol, Rank,
+    Ranks, Setup, Stamp, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
@@ -62,16 +62,6 @@ pub struct ChangRoberts {
     suspected: NodeSet,
 }
 
-/// How good a leader each node is, and the variant.
-#[derive(Clone, Debug)]
-pub struct Config {
-    ranks: Ranks,
-    /// Rule 4.
-    repaired: bool,
-    /// Equal attributes are taken for one's own.
-    bare: bool,
-}
-
 /// What nodes send each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Msg {
@@ -82,13 +72,145 @@ pub enum Msg {
         /// The highest counter on the way so far.
         epoch: u64,
     },
-    /// Somebody has won.
+    /// This node has won.
     Elected {
         /// The winner's rank.
         best: Rank,
         /// The counter of its term.
         epoch: u64,
     },
+}
+
+/// How good a leader each node is, and the variant.
+#[derive(Clone, Debug)]
+pub struct Config {
+    ranks: Ranks,
+    /// Rule 4.
+    repaired: bool,
+    mutation: Option<Mutation>,
+}
+
+/// What is wrong in a mutant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mutation {
+    /// Rules 2 and 3 take equal attributes for one's own rank.
+    NoIds,
+}
+
+impl Config {
+    fn new(setup: &Setup) -> Result<Self, Unfit> {
+        Ok(Self { ranks: setup.ranks()?, repaired: false, mutation: None })
+    }
+
+    fn is(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
+    }
+}
+
+impl Protocol for ChangRoberts {
+    type Config = Config;
+    type Request = Request;
+    type Notice = Notice;
+    type Msg = Msg;
+    type Timer = Never;
+    type Stable = Never;
+
+    fn start(_: Option<Never>, _: &mut Ctx<Self>) -> Self {
+        Self { participant: false, leader: None, counter: 0, suspected: NodeSet::new() }
+    }
+
+    fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
+        match request {
+            // Rule 1.
+            Request::Campaign => {
+                ctx.rule(1);
+                self.take_part(ctx);
+            }
+        }
+    }
+
+    fn on_message(&mut self, _: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
+        match msg {
+            // Rule 2.
+            Msg::Election { best, epoch } => {
+                ctx.rule(2);
+                self.counter = self.counter.max(epoch);
+                if Self::is_own(best, ctx) {
+                    self.participant = false;
+                    self.counter += 1;
+                    self.follow(Stamp { time: self.counter, node: ctx.me }, ctx);
+                    self.pass_on(Msg::Elected { best, epoch: self.counter }, ctx);
+                } else if best > ctx.config.ranks.of(ctx.me) {
+                    self.participant = true;
+                    self.pass_on(Msg::Election { best, epoch: self.counter }, ctx);
+                } else {
+                    self.take_part(ctx);
+                }
+            }
+            // Rule 3.
+            Msg::Elected { best, epoch } => {
+                ctx.rule(3);
+                if Self::is_own(best, ctx) {
+                    return;
+                }
+                self.counter = self.counter.max(epoch);
+                self.participant = false;
+                self.follow(Stamp { time: epoch, node: best.node }, ctx);
+                self.pass_on(msg, ctx);
+            }
+        }
+    }
+
+    /// Rule 4.
+    fn on_suspect(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
+        if !ctx.config.repaired {
+            return;
+        }
+        ctx.rule(4);
+        self.suspected.insert(peer);
+        if self.leader.is_some_and(|term| term.node == peer) {
+            ctx.rule(1);
+            self.take_part(ctx);
+        }
+    }
+}
+
+impl ChangRoberts {
+    /// Becomes a participant, unless it is one.
+    fn take_part(&mut self, ctx: &mut Ctx<Self>) {
+        if self.participant {
+            return;
+        }
+        self.participant = true;
+        let best = ctx.config.ranks.of(ctx.me);
+        self.pass_on(Msg::Election { best, epoch: self.counter }, ctx);
+    }
+
+    fn pass_on(&self, msg: Msg, ctx: &mut Ctx<Self>) {
+        let mut next = ctx.successor();
+        while next != ctx.me && self.suspected.contains(next) {
+            ctx.rule(4);
+            next = ctx.topology.successor(next);
+        }
+        let (Msg::Election { best, .. } | Msg::Elected { best, .. }) = msg;
+        // To the last one alive, what a dead node has sent would come back within the same step,
+        // again and again.
+        if next != ctx.me || Self::is_own(best, ctx) {
+            ctx.send(next, msg);
+        }
+    }
+
+    fn follow(&mut self, epoch: Stamp, ctx: &mut Ctx<Self>) {
+        if self.leader.is_none_or(|term| term < epoch) {
+            self.leader = Some(epoch);
+            ctx.notify(Notice::Elected { leader: epoch.node, epoch: epoch.token() });
+        }
+    }
+
+    fn is_own(best: Rank, ctx: &Ctx<Self>) -> bool {
+        let own = ctx.config.ranks.of(ctx.me);
+        if ctx.config.is(Mutation::NoIds) { best.attribute == own.attribute } else { best == own }
+    }
 }
 
 const RING_CALLERS: Further = &[
@@ -144,32 +266,24 @@ fn all_call_in_every_order(given: &Given) -> Vec<Experiment> {
 }
 
 /// The algorithm as published.
-pub static PLAIN: Entry<ChangRoberts> = Entry {
-    info: Info {
-        id: "election/chang-roberts",
-        title: "Chang–Roberts",
-        summary: "the highest id on the ring swallows all others, and comes back to its owner",
-        source: "Chang, Roberts. An improved algorithm for decentralized extrema-finding in \
-                 circular configurations of processes. CACM 22(5), 1979",
-        text: include_str!("chang_roberts.rs"),
-        model: Model { links: Links::Ring, ..Model::FIFO },
-        holds: &[
-            Property::OneLeader,
-            Property::OneLeaderPerEpoch,
-            Property::LeaderKnown,
-            Property::BestLeads,
-        ],
-        fails: &[],
-        options: &[],
-        mutant: None,
-        claims: &[
+pub static PLAIN: Entry<ChangRoberts> =
+    Entry::new("election/chang-roberts", "Chang–Roberts", Config::new)
+        .summary("the highest id on the ring swallows all others, and comes back to its owner")
+        .source(
+            "Chang, Roberts. An improved algorithm for decentralized extrema-finding in circular \
+             configurations of processes. CACM 22(5), 1979",
+        )
+        .text(include_str!("chang_roberts.rs"))
+        .model(Model { links: Links::Ring, ..Model::FIFO })
+        .holds(LEADERS)
+        .claims(&[
             Check::new(3, LEADERS),
             Check::new(4, LEADERS),
             // Beyond its model: the best node dies, and its id with it.
             Check::new(3, &[Property::LeaderKnown]).crashes(1).fails(4),
-        ],
-        deep: &[Check::new(3, LEADERS).requests(2), Check::new(5, LEADERS)],
-        cases: &[
+        ])
+        .deep(&[Check::new(3, LEADERS).requests(2), Check::new(5, LEADERS)])
+        .cases(&[
             Case::new("single-initiator", RING_CALLERS, |given| {
                 vec![given.planned(given.ring(), &[(given.n("N") - 1 - given.n("d"), 10)]).whole()]
             })
@@ -184,183 +298,89 @@ pub static PLAIN: Entry<ChangRoberts> = Entry {
                 .fits(&[RISING]),
             Case::new("average-all-start", FEW, all_call_in_every_order)
                 .counts(&[("election_messages_mean", "Election")]),
-        ],
-        ..Info::EMPTY
-    },
-    config: |setup| config(setup, false, false),
-    clients: Entry::<ChangRoberts>::everyone,
-};
+        ]);
 
 /// The same on a ring that closes again around crashed nodes.
-pub static REPAIRED: Entry<ChangRoberts> = Entry {
-    info: Info {
-        id: "election/chang-roberts-repaired",
-        title: "Chang–Roberts on a repaired ring",
-        summary: "dead successors are skipped, and the id of a dead node goes round for ever",
-        model: Model {
-            crashes: Crashes::Stop,
-            detector: Detector::Perfect,
-            links: Links::Complete,
-            ..Model::FIFO
-        },
-        holds: &[Property::OneLeader, Property::OneLeaderPerEpoch],
-        fails: &[
-            (
-                Property::LeaderKnown,
-                "the best node dies after its id has passed the first hop: nobody knows it for its \
-                 own, and it goes round for ever",
-            ),
-            (
-                Property::BestLeads,
-                "the winner dies while it is announced: who has heard of its death before follows it",
-            ),
-        ],
-        claims: &[
-            Check::new(3, &[Property::OneLeader, Property::OneLeaderPerEpoch]).crashes(1),
-            Check::new(3, LEADER),
-            Check::new(3, &[Property::LeaderKnown]).crashes(1).fails(6),
-            Check::new(3, &[Property::BestLeads]).crashes(1).fails(11),
-        ],
-        deep: &[Check::new(4, &[Property::OneLeader, Property::OneLeaderPerEpoch]).crashes(1)],
-        cases: &[],
-        ..PLAIN.info
-    },
-    config: |setup| config(setup, true, false),
-    ..PLAIN
-};
+pub static REPAIRED: Entry<ChangRoberts> = PLAIN
+    .variant("election/chang-roberts-repaired", "Chang–Roberts on a repaired ring")
+    .summary("dead successors are skipped, and the id of a dead node goes round for ever")
+    .model(Model {
+        crashes: Crashes::Stop,
+        detector: Detector::Perfect,
+        links: Links::Complete,
+        ..Model::FIFO
+    })
+    .holds(&[Property::OneLeader, Property::OneLeaderPerEpoch])
+    .fails(&[
+        (
+            Property::LeaderKnown,
+            "the best node dies after its id has passed the first hop: nobody knows it for its \
+             own, and it goes round for ever",
+        ),
+        (
+            Property::BestLeads,
+            "the winner dies while it is announced: who has heard of its death before follows it",
+        ),
+    ])
+    .config(|setup| Ok(Config { repaired: true, ..Config::new(setup)? }))
+    .claims(&[
+        Check::new(3, &[Property::OneLeader, Property::OneLeaderPerEpoch]).crashes(1),
+        Check::new(3, LEADER),
+        Check::new(3, &[Property::LeaderKnown]).crashes(1).fails(6),
+        Check::new(3, &[Property::BestLeads]).crashes(1).fails(11),
+    ])
+    .deep(&[Check::new(4, &[Property::OneLeader, Property::OneLeaderPerEpoch]).crashes(1)]);
 
 /// The best attribute leads; ids decide between equals.
-pub static BY_ATTRIBUTE: Entry<ChangRoberts> = Entry {
-    info: Info {
-        id: "election/by-attribute",
-        title: "Election by attribute",
-        summary: "attribute first and then id, wherever an id was compared",
-        claims: &[Check::new(3, LEADERS), Check::new(4, LEADERS)],
-        deep: &[],
-        cases: &[Case::of("election/chang-roberts", "single-initiator").fits(&[FROM_ONE])],
-        ..PLAIN.info
-    },
-    ..PLAIN
-};
+pub static BY_ATTRIBUTE: Entry<ChangRoberts> = PLAIN
+    .variant("election/by-attribute", "Election by attribute")
+    .summary("attribute first and then id, wherever an id was compared")
+    .claims(&[Check::new(3, LEADERS), Check::new(4, LEADERS)])
+    .cases(&[Case::of("election/chang-roberts", "single-initiator").fits(&[FROM_ONE])]);
 
 /// Attributes without ids.
-pub static BARE: Entry<ChangRoberts> = Entry {
-    info: Info {
-        id: "election/by-attribute-bare",
-        title: "Election by attribute alone",
-        summary: "who sees its own attribute takes itself for the winner",
-        holds: &[],
-        fails: &[],
-        mutant: Some(Mutant {
-            of: "election/by-attribute",
-            defect: "rules 2 and 3 compare attributes and no ids",
-            breaks: Property::OneLeader,
-        }),
-        claims: &[
-            Check::new(2, &[Property::OneLeader]).fails(6),
-            Check::new(3, &[Property::OneLeader]).fails(9),
-        ],
-        deep: &[],
-        cases: &[],
-        ..PLAIN.info
-    },
-    config: |setup| config(setup, false, true),
-    ..PLAIN
-};
+pub static BARE: Entry<ChangRoberts> = PLAIN
+    .variant("election/by-attribute-bare", "Election by attribute alone")
+    .summary("who sees its own attribute takes itself for the winner")
+    .mutant(
+        "election/by-attribute",
+        "rules 2 and 3 compare attributes and no ids",
+        Property::OneLeader,
+    )
+    .config(|setup| Ok(Config { mutation: Some(Mutation::NoIds), ..Config::new(setup)? }))
+    .claims(&[
+        Check::new(2, &[Property::OneLeader]).fails(6),
+        Check::new(3, &[Property::OneLeader]).fails(9),
+    ]);
 
-fn config(setup: &Setup, repaired: bool, bare: bool) -> Result<Config, Unfit> {
-    Ok(Config { ranks: setup.ranks()?, repaired, bare })
-}
+#[cfg(test)]
+mod tests {
+    use conclave_protocol::{Bench, Effect, Topology};
 
-impl Protocol for ChangRoberts {
-    type Config = Config;
-    type Request = Request;
-    type Notice = Notice;
-    type Msg = Msg;
-    type Timer = Never;
-    type Stable = Never;
+    use super::*;
 
-    fn start(_: Option<Never>, _: &mut Ctx<Self>) -> Self {
-        Self { participant: false, leader: None, counter: 0, suspected: NodeSet::new() }
+    #[test]
+    fn a_participant_swallows_a_lower_id_and_passes_on_a_higher_one() {
+        let mut bench = Bench::new(&PLAIN, &Setup::new(Topology::ring(3)));
+        let election = |node| {
+            let best = Rank { attribute: 0, node: NodeId(node) };
+            Msg::Election { best, epoch: 0 }
+        };
+        let to_next = |msg| [Effect::Send { to: NodeId(2), msg }];
+        assert_eq!(bench.at(1).request(Request::Campaign), to_next(election(1)));
+        assert_eq!(bench.at(1).message(0, election(0)), []);
+        assert_eq!(bench.at(1).message(0, election(2)), to_next(election(2)));
+        assert_eq!(bench.at(1).rules(), [2]);
     }
 
-    fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
-        match request {
-            Request::Campaign => self.take_part(ctx),
-        }
-    }
-
-    fn on_message(&mut self, _: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
-        match msg {
-            Msg::Election { best, epoch } => {
-                self.counter = self.counter.max(epoch);
-                if Self::is_own(best, ctx) {
-                    self.participant = false;
-                    self.counter += 1;
-                    self.follow(Stamp { time: self.counter, node: ctx.me }, ctx);
-                    self.pass_on(Msg::Elected { best, epoch: self.counter }, ctx);
-                } else if best > ctx.config.ranks.of(ctx.me) {
-                    self.participant = true;
-                    self.pass_on(Msg::Election { best, epoch: self.counter }, ctx);
-                } else {
-                    self.take_part(ctx);
-                }
-            }
-            Msg::Elected { best, epoch } => {
-                if Self::is_own(best, ctx) {
-                    return;
-                }
-                self.counter = self.counter.max(epoch);
-                self.participant = false;
-                self.follow(Stamp { time: epoch, node: best.node }, ctx);
-                self.pass_on(msg, ctx);
-            }
-        }
-    }
-
-    fn on_suspect(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
-        if !ctx.config.repaired {
-            return;
-        }
-        self.suspected.insert(peer);
-        if self.leader.is_some_and(|term| term.node == peer) {
-            self.take_part(ctx);
-        }
-    }
-}
-
-impl ChangRoberts {
-    fn take_part(&mut self, ctx: &mut Ctx<Self>) {
-        if self.participant {
-            return;
-        }
-        self.participant = true;
-        let best = ctx.config.ranks.of(ctx.me);
-        self.pass_on(Msg::Election { best, epoch: self.counter }, ctx);
-    }
-
-    fn pass_on(&self, msg: Msg, ctx: &mut Ctx<Self>) {
-        let mut next = ctx.successor();
-        while next != ctx.me && self.suspected.contains(next) {
-            next = ctx.topology.successor(next);
-        }
-        let (Msg::Election { best, .. } | Msg::Elected { best, .. }) = msg;
-        // To the last one alive, what a dead node has sent would come back within the same step,
-        // again and again.
-        if next != ctx.me || Self::is_own(best, ctx) {
-            ctx.send(next, msg);
-        }
-    }
-
-    fn follow(&mut self, epoch: Stamp, ctx: &mut Ctx<Self>) {
-        if self.leader.is_none_or(|term| term < epoch) {
-            self.leader = Some(epoch);
-            ctx.notify(Notice::Elected { leader: epoch.node, epoch: epoch.token() });
-        }
-    }
-
-    fn is_own(best: Rank, ctx: &Ctx<Self>) -> bool {
-        let own = ctx.config.ranks.of(ctx.me);
-        if ctx.config.bare { best.attribute == own.attribute } else { best == own }
+    #[test]
+    fn a_node_whose_own_id_is_back_leads_in_a_new_term() {
+        let mut bench = Bench::new(&PLAIN, &Setup::new(Topology::ring(3)));
+        let best = Rank { attribute: 0, node: NodeId(2) };
+        let won = bench.at(2).message(1, Msg::Election { best, epoch: 3 });
+        let epoch = Stamp { time: 4, node: NodeId(2) }.token();
+        let elected = Effect::Send { to: NodeId(0), msg: Msg::Elected { best, epoch: 4 } };
+        let leads = Effect::Notify(Notice::Elected { leader: NodeId(2), epoch });
+        assert_eq!(won, [leads, elected]);
     }
 }

@@ -1,5 +1,6 @@
-//! Every node that wakes sends its id all the way round the ring, and everybody notes the best that
-//! comes by. Whose own id is back has seen all of them, and knows the leader without being told.
+//! Every node that wakes sends its id all the way round the ring, and every other node notes the best
+//! that comes by. A node whose own id is back has seen all of them, and knows the leader without being
+//! told.
 //!
 //! A node wakes, at the latest, when the first id comes by, and sends its own ahead of that one.
 //! Links keep their order, so when an id is back at its owner, those of all others have come by
@@ -20,11 +21,11 @@
 //! # Known failures
 //!
 //! It survives no crash: an id whose owner is dead goes round for ever on a repaired ring, and on
-//! another whatever reaches the gap is lost.
+//! another all that reaches the gap is lost.
 
 use conclave_protocol::claims::Check;
 use conclave_protocol::{
-    Ctx, Entry, Info, Links, Model, Never, NodeId, Property, Protocol, Rank, Ranks, Stamp,
+    Ctx, Entry, Links, Model, Never, NodeId, Protocol, Rank, Ranks, Setup, Stamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -51,32 +52,6 @@ pub enum Msg {
     },
 }
 
-/// The algorithm as published.
-pub static PLAIN: Entry<LeLann> = Entry {
-    info: Info {
-        id: "election/le-lann",
-        title: "Le Lann",
-        summary: "every id goes all the way round, and everybody sees all of them",
-        source: "Le Lann. Distributed systems: towards a formal approach. IFIP Congress, 1977",
-        text: include_str!("le_lann.rs"),
-        model: Model { links: Links::Ring, ..Model::FIFO },
-        holds: &[
-            Property::OneLeader,
-            Property::OneLeaderPerEpoch,
-            Property::LeaderKnown,
-            Property::BestLeads,
-        ],
-        fails: &[],
-        options: &[],
-        mutant: None,
-        claims: &[Check::new(3, LEADERS), Check::new(4, LEADERS)],
-        deep: &[Check::new(3, LEADERS).requests(2), Check::new(5, LEADERS)],
-        ..Info::EMPTY
-    },
-    config: |setup| setup.ranks(),
-    clients: Entry::<LeLann>::everyone,
-};
-
 impl Protocol for LeLann {
     type Config = Ranks;
     type Request = Request;
@@ -91,7 +66,9 @@ impl Protocol for LeLann {
 
     fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
         match request {
+            // Rule 1.
             Request::Campaign => {
+                ctx.rule(1);
                 self.wake(ctx);
             }
         }
@@ -102,11 +79,15 @@ impl Protocol for LeLann {
         let best = self.wake(ctx).max(rank);
         self.counter = self.counter.max(epoch);
         if rank.node == ctx.me {
+            // Rule 3.
+            ctx.rule(3);
             self.best = None;
             self.counter += 1;
             let epoch = Stamp { time: self.counter, node: best.node }.token();
             ctx.notify(Notice::Elected { leader: best.node, epoch });
         } else {
+            // Rule 2.
+            ctx.rule(2);
             self.best = Some(best);
             ctx.send(ctx.successor(), msg);
         }
@@ -114,7 +95,7 @@ impl Protocol for LeLann {
 }
 
 impl LeLann {
-    /// The best seen so far.
+    /// Sends one's own id, unless awake; the best seen so far.
     fn wake(&mut self, ctx: &mut Ctx<Self>) -> Rank {
         if let Some(best) = self.best {
             return best;
@@ -123,5 +104,35 @@ impl LeLann {
         self.best = Some(rank);
         ctx.send(ctx.successor(), Msg::Id { rank, epoch: self.counter });
         rank
+    }
+}
+
+/// The algorithm as published.
+pub static PLAIN: Entry<LeLann> = Entry::new("election/le-lann", "Le Lann", Setup::ranks)
+    .summary("every id goes all the way round, and everybody sees all of them")
+    .source("Le Lann. Distributed systems: towards a formal approach. IFIP Congress, 1977")
+    .text(include_str!("le_lann.rs"))
+    .model(Model { links: Links::Ring, ..Model::FIFO })
+    .holds(LEADERS)
+    .claims(&[Check::new(3, LEADERS), Check::new(4, LEADERS)])
+    .deep(&[Check::new(3, LEADERS).requests(2), Check::new(5, LEADERS)]);
+
+#[cfg(test)]
+mod tests {
+    use conclave_protocol::{Bench, Effect, Topology};
+
+    use super::*;
+
+    #[test]
+    fn a_node_sends_its_own_id_ahead_of_the_first_that_comes_by() {
+        let mut bench = Bench::new(&PLAIN, &Setup::new(Topology::ring(3)));
+        let id = |node| Msg::Id { rank: Rank { attribute: 0, node: NodeId(node) }, epoch: 0 };
+        let to_next = |msg| Effect::Send { to: NodeId(2), msg };
+        assert_eq!(bench.at(1).message(0, id(0)), [to_next(id(1)), to_next(id(0))]);
+        assert_eq!(bench.at(1).message(0, id(2)), [to_next(id(2))]);
+        let epoch = Stamp { time: 1, node: NodeId(2) }.token();
+        let found = [Effect::Notify(Notice::Elected { leader: NodeId(2), epoch })];
+        assert_eq!(bench.at(1).message(0, id(1)), found);
+        assert_eq!(bench.at(1).rules(), [3]);
     }
 }

@@ -1,6 +1,6 @@
 //! Some nodes of a large overlay serve the others: every node is a client of the node that owns a
-//! key derived from its own, and whoever owns such a key is a superpeer. Nobody is asked whether it
-//! wants to be one; the ring of keys says who is.
+//! key derived from its own, and the owner of such a key is a superpeer. A node does not choose to
+//! be one; the ring of keys says which nodes are.
 //!
 //! Keys have `m` bits. Of these the first `k` are the number of a group; the key of a group is that
 //! number followed by zeros, and belongs to the first node at or after it on the ring. All nodes of
@@ -33,7 +33,7 @@
 //! # Known failures
 //!
 //! The figure `2^(k−m) N` that is sometimes given is the number of nodes whose key *happens to be*
-//! that of a group: with long keys, nobody. A group is as large as chance makes it: load is even on
+//! that of a group: with long keys, none. A group is as large as chance makes it: load is even on
 //! average only, and superpeers are near their clients on the ring of keys, which says nothing about
 //! the network.
 
@@ -41,7 +41,7 @@ use std::time::Duration;
 
 use conclave_protocol::claims::Check;
 use conclave_protocol::{
-    Crashes, Ctx, Detector, Entry, Info, KeySpace, Links, Model, NodeId, NodeSet, Opt, Property,
+    Crashes, Ctx, Detector, Entry, KeySpace, Links, Model, NodeId, NodeSet, Opt, Property,
     Protocol, Setup, Stamp, Timing, Unfit,
 };
 use serde::{Deserialize, Serialize};
@@ -60,14 +60,6 @@ pub struct SuperpeerDht {
     /// How often it has booted: the term in which it serves.
     term: u64,
     suspected: NodeSet,
-}
-
-/// How keys are grouped, and how long to wait for an answer.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// So many bits are the number of a group.
-    prefix: u32,
-    retry: Duration,
 }
 
 /// What nodes send each other.
@@ -98,66 +90,12 @@ pub enum Timer {
     Retry,
 }
 
-/// Two groups of keys, so that some have to look for their superpeer.
-const TWO_GROUPS: &[(&str, &str)] = &[("prefix", "1")];
-
-/// By key prefix.
-pub static PLAIN: Entry<SuperpeerDht> = Entry {
-    info: Info {
-        id: "election/superpeer-dht",
-        title: "Superpeers by key prefix",
-        summary: "the owner of a group's key on a ring of keys serves the group",
-        source: "Lo, Zhou, Liu, GauthierDickey, Li. Scalable supernode selection in peer-to-peer \
-                 overlay networks. HOT-P2P, 2005; lookups as in Stoica et al. Chord. SIGCOMM, 2001",
-        text: include_str!("superpeer_dht.rs"),
-        model: Model {
-            timing: Timing::Synchronous,
-            crashes: Crashes::Recover,
-            detector: Detector::Perfect,
-            links: Links::Keys,
-            ..Model::RELIABLE
-        },
-        holds: &[Property::LeaderKnown],
-        fails: SEVERAL,
-        options: &[Opt {
-            name: "prefix",
-            default: "3",
-            help: "how many bits of a key are the number of its group: 2^prefix groups",
-        }],
-        mutant: None,
-        claims: &[
-            Check::new(3, &[Property::LeaderKnown]).set(TWO_GROUPS).crashes(1).recoveries(1),
-            Check::new(4, &[Property::LeaderKnown]).set(TWO_GROUPS),
-            Check::new(3, &[Property::OneLeader, Property::BestLeads]).set(TWO_GROUPS).fails(9),
-            Check::new(4, &[Property::OneLeaderPerEpoch]).set(TWO_GROUPS).fails(6),
-        ],
-        deep: &[Check::new(4, &[Property::LeaderKnown]).set(TWO_GROUPS).crashes(1)],
-        ..Info::EMPTY
-    },
-    config,
-    clients: Entry::<SuperpeerDht>::everyone,
-};
-
-/// How many superpeers are to be expected if keys are random: as many as groups have a member.
-pub fn expected(setup: &Setup) -> Result<f64, Unfit> {
-    let groups = f64::from(prefix(setup)?).exp2();
-    Ok(groups * (1.0 - (1.0 - 1.0 / groups).powf(f64::from(setup.n()))))
-}
-
-fn prefix(setup: &Setup) -> Result<u32, Unfit> {
-    let bits = setup.topology.key_space().map_or(64, KeySpace::bits);
-    setup.option("prefix", 3.min(bits))
-}
-
-fn config(setup: &Setup) -> Result<Config, Unfit> {
-    let bits = setup.topology.key_space().map_or(64, KeySpace::bits);
-    let prefix = prefix(setup)?;
-    if prefix > bits {
-        return Err(Unfit::new(format!("prefix={prefix}, but keys have {bits} bits")));
-    }
-    // Every hop halves what is left of the way; then comes the answer.
-    let hops = bits + 2;
-    Ok(Config { prefix, retry: (setup.delay + setup.processing) * hops })
+/// How keys are grouped, and how long to wait for an answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// So many bits are the number of a group.
+    prefix: u32,
+    retry: Duration,
 }
 
 impl Protocol for SuperpeerDht {
@@ -180,17 +118,24 @@ impl Protocol for SuperpeerDht {
 
     fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
         match request {
+            // Rule 1.
             Request::Campaign => self.look(ctx),
         }
     }
 
     fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
         match msg {
-            Msg::Lookup { key, origin, number } => match self.next_hop(key, ctx) {
-                Some(next) => ctx.send(next, msg),
-                None => ctx.send(origin, Msg::Found { number, term: self.term }),
-            },
+            // Rule 2.
+            Msg::Lookup { key, origin, number } => {
+                ctx.rule(2);
+                match self.next_hop(key, ctx) {
+                    Some(next) => ctx.send(next, msg),
+                    None => ctx.send(origin, Msg::Found { number, term: self.term }),
+                }
+            }
+            // Rule 3.
             Msg::Found { number, term } if number == self.lookups && self.looking => {
+                ctx.rule(3);
                 self.looking = false;
                 ctx.cancel_timer(Timer::Retry);
                 if self.superpeer != Some(from) {
@@ -205,32 +150,38 @@ impl Protocol for SuperpeerDht {
 
     fn on_timer(&mut self, timer: Timer, ctx: &mut Ctx<Self>) {
         match timer {
+            // Rule 1.
             Timer::Retry => self.look(ctx),
         }
     }
 
+    /// Rule 4.
     fn on_suspect(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
         self.suspected.insert(peer);
         // A lookup under way may have been lost with the peer.
         if self.looking || self.superpeer == Some(peer) {
+            ctx.rule(4);
             self.look(ctx);
         }
     }
 
+    /// Rule 4.
     fn on_restore(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
         self.suspected.remove(peer);
         let space = keys(ctx);
         let key = group_key(space, ctx);
         let from_key = |node| way(space, key, space.key(node));
         if self.looking || self.superpeer.is_none_or(|old| from_key(peer) < from_key(old)) {
+            ctx.rule(4);
             self.look(ctx);
         }
     }
 }
 
 impl SuperpeerDht {
-    /// Looks up the superpeer of this node's group.
+    /// Rule 1: looks up the superpeer of this node's group.
     fn look(&mut self, ctx: &mut Ctx<Self>) {
+        ctx.rule(1);
         self.lookups += 1;
         self.looking = true;
         let (key, origin, number) = (group_key(keys(ctx), ctx), ctx.me, self.lookups);
@@ -305,49 +256,89 @@ fn group_key(space: &KeySpace, ctx: &Ctx<SuperpeerDht>) -> u64 {
     space.key(ctx.me) & !rest
 }
 
+/// How many superpeers are to be expected if keys are random: as many as groups have a member.
+pub fn expected(setup: &Setup) -> Result<f64, Unfit> {
+    let groups = f64::from(prefix(setup)?).exp2();
+    Ok(groups * (1.0 - (1.0 - 1.0 / groups).powf(f64::from(setup.n()))))
+}
+
+fn prefix(setup: &Setup) -> Result<u32, Unfit> {
+    let bits = setup.topology.key_space().map_or(64, KeySpace::bits);
+    setup.option("prefix", 3.min(bits))
+}
+
+fn config(setup: &Setup) -> Result<Config, Unfit> {
+    let bits = setup.topology.key_space().map_or(64, KeySpace::bits);
+    let prefix = prefix(setup)?;
+    if prefix > bits {
+        return Err(Unfit::new(format!("prefix={prefix}, but keys have {bits} bits")));
+    }
+    // Every hop halves what is left of the way; then comes the answer.
+    let hops = bits + 2;
+    Ok(Config { prefix, retry: (setup.delay + setup.processing) * hops })
+}
+
+/// Two groups of keys, so that some have to look for their superpeer.
+const TWO_GROUPS: &[(&str, &str)] = &[("prefix", "1")];
+
+/// By key prefix.
+pub static PLAIN: Entry<SuperpeerDht> =
+    Entry::new("election/superpeer-dht", "Superpeers by key prefix", config)
+        .summary("the owner of a group's key on a ring of keys serves the group")
+        .source(
+            "Lo, Zhou, Liu, GauthierDickey, Li. Scalable supernode selection in peer-to-peer \
+             overlay networks. HOT-P2P, 2005; lookups as in Stoica et al. Chord. SIGCOMM, 2001",
+        )
+        .text(include_str!("superpeer_dht.rs"))
+        .model(Model {
+            timing: Timing::Synchronous,
+            crashes: Crashes::Recover,
+            detector: Detector::Perfect,
+            links: Links::Keys,
+            ..Model::RELIABLE
+        })
+        .holds(&[Property::LeaderKnown])
+        .fails(SEVERAL)
+        .options(&[Opt {
+            name: "prefix",
+            default: "3",
+            help: "how many bits of a key are the number of its group: 2^prefix groups",
+        }])
+        .claims(&[
+            Check::new(3, &[Property::LeaderKnown]).set(TWO_GROUPS).crashes(1).recoveries(1),
+            Check::new(4, &[Property::LeaderKnown]).set(TWO_GROUPS),
+            Check::new(3, &[Property::OneLeader, Property::BestLeads]).set(TWO_GROUPS).fails(9),
+            Check::new(4, &[Property::OneLeaderPerEpoch]).set(TWO_GROUPS).fails(6),
+        ])
+        .deep(&[Check::new(4, &[Property::LeaderKnown]).set(TWO_GROUPS).crashes(1)]);
+
 #[cfg(test)]
 mod tests {
-    use conclave_protocol::{Effect, Time, Topology};
+    use conclave_protocol::{Bench, Effect, Topology};
 
     use super::*;
 
-    /// Whom the node with this key takes for its superpeer, every lookup being answered at once.
+    /// The key of the superpeer of the node with this key, if every message arrives at once.
     fn superpeer(keys: &[u64], of: u64) -> u64 {
         let topology = Topology::dht(8, keys.to_vec()).unwrap();
-        let config = config(&Setup::new(topology.clone())).unwrap();
         let space = topology.key_space().unwrap();
-        let mut at = space.owner(of);
-        let mut lookup = None;
+        let mut bench = Bench::new(&PLAIN, &Setup::new(topology.clone()));
+        let mut from = space.owner(of);
+        let mut effects = bench.at(from.0).booted();
         for _ in 0..20 {
-            let mut effects: Vec<Effect<SuperpeerDht>> = Vec::new();
-            let mut ctx = Ctx::new(at, &topology, &config, Time::ZERO, &mut effects);
-            match lookup.take() {
-                None => {
-                    SuperpeerDht::boot(None, &mut ctx);
-                }
-                Some(msg) => {
-                    let mut state = SuperpeerDht {
-                        superpeer: None,
-                        lookups: 0,
-                        looking: false,
-                        term: 1,
-                        suspected: NodeSet::new(),
-                    };
-                    state.on_message(NodeId(0), msg, &mut ctx);
-                }
-            }
-            for effect in effects {
-                match effect {
-                    Effect::Send { to, msg: msg @ Msg::Lookup { .. } } => {
-                        (at, lookup) = (to, Some(msg));
-                    }
-                    Effect::Send { msg: Msg::Found { .. }, .. } => return space.key(at),
-                    Effect::Notify(Notice::Elected { leader, .. }) => return space.key(leader),
-                    _ => {}
-                }
-            }
+            let sent = effects.iter().find_map(|effect| match *effect {
+                Effect::Send { to, msg } => Some((to, msg)),
+                _ => None,
+            });
+            let Some((to, msg)) = sent else { break };
+            effects = bench.at(to.0).message(from.0, msg);
+            from = to;
         }
-        panic!("the lookup goes round in circles");
+        let leader = effects.iter().find_map(|effect| match effect {
+            Effect::Notify(Notice::Elected { leader, .. }) => Some(*leader),
+            _ => None,
+        });
+        space.key(leader.expect("the lookup is answered"))
     }
 
     #[test]

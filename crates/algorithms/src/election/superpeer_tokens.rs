@@ -1,6 +1,6 @@
 //! A given number of tokens wander over an overlay whose nodes have places, and push each other away
-//! until they lie evenly; a node that keeps a token for a while is a superpeer, and serves those who
-//! are nearer to it than to any other.
+//! until they lie evenly; a node that keeps a token for a while is a superpeer, and serves the nodes
+//! that are nearer to it than to any other.
 //!
 //! No node sees the whole. Gossip tells of tokens nearby, and the holder of a token adds up what they
 //! do to it: each pushes with a force that falls with the square of its distance. If the sum is more
@@ -9,7 +9,7 @@
 //! that they come to rest when they are well apart. A token moves in one message and is never copied,
 //! so there are always as many as there were.
 //!
-//! Steps are large, and news are old: a token that went wherever it is pushed would go back and
+//! Steps are large, and news are old: a token that followed every push would go back and
 //! forth, or along the wall that it is pushed against, for ever. So it goes only where it is pushed
 //! all the way, on average: the force has a potential, which has to fall. A weak push needs some
 //! periods to move it, in which news catch up. And with every move beyond twice the way across it
@@ -19,21 +19,21 @@
 //!
 //! Once in a period, as long as there are periods left, each node does the following.
 //!
-//! 1. Raise the stamp of the tokens held, and note where they are. Forget tokens that nobody has told
-//!    anything new of for a while.
+//! 1. Raise the stamp of the tokens held, and note where they are. Forget tokens of which there has
+//!    been no news for a while.
 //! 2. Add up the forces on a token held: for each other token known within the radius, from it to
 //!    here, over the cube of its distance. If the sum is above the threshold, and times the periods
 //!    the token has been here three times as much: send `Move` to the neighbour without a token that
 //!    lies most in its direction, of those where the potential, the sum of one over each distance, is
 //!    lower by a quarter of the threshold for each unit of the way. If this is not the only token
-//!    here, any neighbour without one will do, at once.
+//!    here, any neighbour without one will do, at once. `Move`: the receiver holds the token.
 //! 3. Send `Gossip`, the latest news of tokens, to some neighbours, all having their turn. `Gossip`:
-//!    keep what is newer than what is known. Whoever learns that a token of its own is elsewhere, with a
+//!    keep what is newer than what is known. A holder that learns that its token is elsewhere, with a
 //!    later stamp, gives it up.
 //! 4. A token that has not moved for a number of periods makes its holder a superpeer. The nearest
 //!    known one serves this node.
-//! 5. There is no news of a token for a while, and the node where it was last seen has crashed: whoever
-//!    sent it there takes it, or the nearest live node, or the next nearest if that does not.
+//! 5. There is no news of a token for a while, and the node where it was last seen has crashed: the
+//!    node that sent it there takes it, or the nearest live node, or the next nearest if that does not.
 //!
 //! # Cost
 //!
@@ -48,23 +48,20 @@
 //! which is why no crash is part of what the algorithm assumes. If the threshold is too low, tokens
 //! come to rest only because they get tired.
 
+mod force;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use conclave_protocol::claims::Check;
 use conclave_protocol::{
-    Ctx, Detector, Entry, Info, Links, Model, NodeId, NodeSet, Opt, Point, Property, Protocol,
-    Setup, Stamp, Timing, Unfit,
+    Ctx, Detector, Entry, Links, Model, NodeId, NodeSet, Opt, Point, Property, Protocol, Setup,
+    Stamp, Timing, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
+use self::force::{force, length, potential};
 use super::{Notice, Request, SEVERAL};
-
-/// So many of the nearest nodes are looked to for a token whose holder has crashed.
-const HEIRS: usize = 8;
-
-/// A push at the threshold moves a token that has been in its place for so many periods.
-const PATIENCE: f64 = 3.0;
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -115,6 +112,29 @@ pub struct News {
     settled: bool,
 }
 
+/// What nodes send each other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Msg {
+    /// Where some tokens are.
+    Gossip(Vec<News>),
+    /// A token, which is the receiver's now.
+    Move {
+        /// Its number.
+        token: u32,
+        /// The latest stamp it had.
+        stamp: u32,
+        /// How often it has moved, this time included.
+        moves: u32,
+    },
+}
+
+/// What a node waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Timer {
+    /// The next period.
+    Period,
+}
+
 /// How tokens behave.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -140,145 +160,11 @@ pub struct Config {
     entries: usize,
 }
 
-/// What nodes send each other.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Msg {
-    /// Where some tokens are.
-    Gossip(Vec<News>),
-    /// A token, which is the receiver's now.
-    Move {
-        /// Its number.
-        token: u32,
-        /// The latest stamp it had.
-        stamp: u32,
-        /// How often it has moved, this time included.
-        moves: u32,
-    },
-}
+/// So many of the nearest nodes are looked to for a token whose holder has crashed.
+const HEIRS: usize = 8;
 
-/// What a node waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Timer {
-    /// The next period.
-    Period,
-}
-
-/// A token that makes a superpeer at once, and time enough for all nodes to hear of it.
-const ONE_TOKEN: &[(&str, &str)] = &[("tokens", "1"), ("hold", "1"), ("periods", "4")];
-const TWO_TOKENS: &[(&str, &str)] = &[("tokens", "2"), ("hold", "1"), ("periods", "2")];
-
-/// By tokens that repel each other.
-pub static PLAIN: Entry<SuperpeerTokens> = Entry {
-    info: Info {
-        id: "election/superpeer-tokens",
-        title: "Superpeers by repelling tokens",
-        summary: "tokens push each other apart; whoever keeps one serves those nearby",
-        source: "Lo, Zhou, Liu, GauthierDickey, Li. Scalable supernode selection in peer-to-peer \
-                 overlay networks. HOT-P2P, 2005",
-        text: include_str!("superpeer_tokens.rs"),
-        model: Model {
-            timing: Timing::Synchronous,
-            detector: Detector::Perfect,
-            links: Links::Space,
-            ..Model::RELIABLE
-        },
-        holds: &[Property::LeaderKnown],
-        fails: SEVERAL,
-        options: &[
-            Opt {
-                name: "tokens",
-                default: "one to 100 nodes",
-                help: "how many superpeers there are to be",
-            },
-            Opt {
-                name: "start",
-                default: "scattered",
-                help: "where tokens are in the beginning: scattered, or corner (around node 0)",
-            },
-            Opt {
-                name: "periods",
-                default: "300",
-                help: "after so many periods all is as it should be; 0 goes on for ever",
-            },
-            Opt {
-                name: "spacing",
-                default: "120",
-                help: "tokens rest when a neighbour is this far, in percent of an even spacing",
-            },
-            Opt {
-                name: "fanout",
-                default: "2",
-                help: "how many neighbours hear the news in a period",
-            },
-            Opt {
-                name: "hold",
-                default: "10",
-                help: "a node that keeps a token for so many periods is a superpeer",
-            },
-        ],
-        mutant: None,
-        claims: &[
-            Check::new(3, &[Property::LeaderKnown]).set(ONE_TOKEN),
-            Check::new(3, &[Property::OneLeader, Property::BestLeads]).set(TWO_TOKENS).fails(16),
-            Check::new(3, &[Property::OneLeaderPerEpoch]).set(TWO_TOKENS).fails(3),
-        ],
-        ..Info::EMPTY
-    },
-    config,
-    clients: Entry::<SuperpeerTokens>::everyone,
-};
-
-/// How many tokens there are to be.
-pub fn wanted(setup: &Setup) -> Result<u32, Unfit> {
-    setup.option("tokens", setup.n().div_ceil(100))
-}
-
-fn config(setup: &Setup) -> Result<Config, Unfit> {
-    let (topology, n) = (&setup.topology, setup.n());
-    let tokens = wanted(setup)?;
-    if tokens == 0 || tokens > n {
-        return Err(Unfit::new(format!("tokens={tokens}, but there can be 1 to {n}")));
-    }
-    let mut nodes: Vec<NodeId> = topology.nodes().collect();
-    let start: String = setup.option("start", "scattered".to_owned())?;
-    match start.as_str() {
-        // Multiplying by an odd number and dropping the low bits scatters ids as dice would.
-        "scattered" => {
-            nodes.sort_by_key(|node| (node.0 + 1).wrapping_mul(0x9E37_79B1).rotate_left(9));
-        }
-        "corner" => {
-            let corner = topology.point(NodeId(0)).unwrap_or_default();
-            let away = |node| topology.point(node).unwrap_or_default().distance_squared(corner);
-            nodes.sort_by_key(|&node| (away(node), node));
-        }
-        _ => return Err(Unfit::new(format!("start={start}, but it is scattered or corner"))),
-    }
-    let mut start = nodes[..tokens as usize].to_vec();
-    start.sort_unstable();
-    let even = topology.even_spacing(tokens);
-    let percent: u32 = setup.option("spacing", 120)?;
-    if percent == 0 {
-        return Err(Unfit::new("spacing=0, but tokens must be some way apart"));
-    }
-    let rest = even * f64::from(percent) / 100.0;
-    let radius = even * 2.0;
-    let horizon = even * 3.0;
-    Ok(Config {
-        start,
-        period: setup.delay + setup.processing,
-        periods: setup.option("periods", 300)?,
-        radius,
-        threshold: 1.0 / (rest * rest),
-        // Twice across all there is.
-        restless: 20 + 2 * topology.even_spacing(1) as u32,
-        horizon,
-        // News make about a unit of length a period.
-        memory: 10 + 4 * horizon.ceil() as u32,
-        hold: setup.option("hold", 10)?,
-        fanout: setup.option("fanout", 2)?,
-        entries: 12,
-    })
-}
+/// A push at the threshold moves a token that has been in its place for so many periods.
+const PATIENCE: f64 = 3.0;
 
 impl Protocol for SuperpeerTokens {
     type Config = Config;
@@ -304,17 +190,23 @@ impl Protocol for SuperpeerTokens {
         }
     }
 
-    /// Tokens wander whether anybody asks or not.
+    /// Tokens wander whether an application asks or not.
     fn on_request(&mut self, _: Request, _: &mut Ctx<Self>) {}
 
     fn on_message(&mut self, _: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
         match msg {
+            // Rule 3.
             Msg::Gossip(news) => {
+                ctx.rule(3);
                 for news in news {
                     self.hear(news, ctx);
                 }
             }
-            Msg::Move { token, stamp, moves } => self.take(token, stamp, moves, ctx),
+            // Rule 2.
+            Msg::Move { token, stamp, moves } => {
+                ctx.rule(2);
+                self.take(token, stamp, moves, ctx);
+            }
         }
     }
 
@@ -331,14 +223,18 @@ impl Protocol for SuperpeerTokens {
         }
     }
 
-    fn on_suspect(&mut self, peer: NodeId, _: &mut Ctx<Self>) {
+    /// Rule 5.
+    fn on_suspect(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
+        ctx.rule(5);
         self.suspected.insert(peer);
         self.mark_lost(peer);
     }
 
-    fn on_restore(&mut self, peer: NodeId, _: &mut Ctx<Self>) {
+    /// Rule 5.
+    fn on_restore(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
+        ctx.rule(5);
         self.suspected.remove(peer);
-        // It may have come back before anybody missed it.
+        // It may have come back before another node missed it.
         self.mark_lost(peer);
     }
 }
@@ -346,6 +242,7 @@ impl Protocol for SuperpeerTokens {
 impl SuperpeerTokens {
     /// Rule 1, first half.
     fn note_own(&mut self, ctx: &mut Ctx<Self>) {
+        ctx.rule(1);
         for i in 0..self.tokens.len() {
             let token = &mut self.tokens[i];
             token.stamp += 1;
@@ -361,6 +258,7 @@ impl SuperpeerTokens {
 
     /// Rule 1, second half, and rule 5.
     fn forget(&mut self, ctx: &mut Ctx<Self>) {
+        ctx.rule(1);
         let memory = ctx.config.memory;
         let age = |sighting: &Sighting| self.period - sighting.known;
         let old = |sighting: &&Sighting| age(sighting) > 0 && age(sighting) % memory == 0;
@@ -370,6 +268,7 @@ impl SuperpeerTokens {
             if !lost || waited > HEIRS {
                 self.seen.remove(&news.token);
             } else if sent || self.heirs_before(news.holder, ctx) < waited {
+                ctx.rule(5);
                 // Later than anything its late holder can have said.
                 self.take(news.token, news.stamp + memory, 0, ctx);
             }
@@ -393,6 +292,7 @@ impl SuperpeerTokens {
 
     /// Rule 2.
     fn push(&mut self, ctx: &mut Ctx<Self>) {
+        ctx.rule(2);
         let mut crowd = self.tokens.len();
         let moves: Vec<(usize, NodeId)> = (0..crowd)
             .rev()
@@ -453,6 +353,7 @@ impl SuperpeerTokens {
 
     /// Rule 3, first half.
     fn tell(&mut self, ctx: &mut Ctx<Self>) {
+        ctx.rule(3);
         let mut latest: Vec<Sighting> = self.seen.values().copied().collect();
         latest.sort_by_key(|sighting| (self.period - sighting.known, sighting.news.token));
         latest.truncate(ctx.config.entries);
@@ -497,6 +398,7 @@ impl SuperpeerTokens {
 
     /// Rule 4.
     fn follow(&mut self, ctx: &mut Ctx<Self>) {
+        ctx.rule(4);
         let here = place(ctx.me, ctx);
         let serves = |it: &&Sighting| it.news.settled && !self.suspected.contains(it.news.holder);
         let away =
@@ -517,25 +419,141 @@ fn place(node: NodeId, ctx: &Ctx<SuperpeerTokens>) -> Point {
     ctx.topology.point(node).unwrap_or_default()
 }
 
-/// What tokens at `others` do to one at `here`, if they are within the radius.
-fn force(here: Point, others: &[Point], radius: f64) -> [f64; 3] {
-    let mut sum = [0.0; 3];
-    for &there in others {
-        let distance = here.distance(there);
-        if distance > 0.0 && distance <= radius {
-            let scale = f64::from(Point::UNIT) * distance * distance * distance;
-            let away = here.from(there);
-            sum = std::array::from_fn(|axis| sum[axis] + away[axis] as f64 / scale);
-        }
+/// How many tokens there are to be.
+pub fn wanted(setup: &Setup) -> Result<u32, Unfit> {
+    setup.option("tokens", setup.n().div_ceil(100))
+}
+
+fn config(setup: &Setup) -> Result<Config, Unfit> {
+    let (topology, n) = (&setup.topology, setup.n());
+    let tokens = wanted(setup)?;
+    if tokens == 0 || tokens > n {
+        return Err(Unfit::new(format!("tokens={tokens}, but there can be 1 to {n}")));
     }
-    sum
+    let mut nodes: Vec<NodeId> = topology.nodes().collect();
+    let start: String = setup.option("start", "scattered".to_owned())?;
+    match start.as_str() {
+        // Multiplying by an odd number and dropping the low bits scatters ids as dice would.
+        "scattered" => {
+            nodes.sort_by_key(|node| (node.0 + 1).wrapping_mul(0x9E37_79B1).rotate_left(9));
+        }
+        "corner" => {
+            let corner = topology.point(NodeId(0)).unwrap_or_default();
+            let away = |node| topology.point(node).unwrap_or_default().distance_squared(corner);
+            nodes.sort_by_key(|&node| (away(node), node));
+        }
+        _ => return Err(Unfit::new(format!("start={start}, but it is scattered or corner"))),
+    }
+    let mut start = nodes[..tokens as usize].to_vec();
+    start.sort_unstable();
+    let even = topology.even_spacing(tokens);
+    let percent: u32 = setup.option("spacing", 120)?;
+    if percent == 0 {
+        return Err(Unfit::new("spacing=0, but tokens must be some way apart"));
+    }
+    let rest = even * f64::from(percent) / 100.0;
+    let radius = even * 2.0;
+    let horizon = even * 3.0;
+    Ok(Config {
+        start,
+        period: setup.delay + setup.processing,
+        periods: setup.option("periods", 300)?,
+        radius,
+        threshold: 1.0 / (rest * rest),
+        // Twice across all there is.
+        restless: 20 + 2 * topology.even_spacing(1) as u32,
+        horizon,
+        // News make about a unit of length a period.
+        memory: 10 + 4 * horizon.ceil() as u32,
+        hold: setup.option("hold", 10)?,
+        fanout: setup.option("fanout", 2)?,
+        entries: 12,
+    })
 }
 
-/// What the force would do to a token on its way from `here` to where nobody is within the radius.
-fn potential(here: Point, others: &[Point], radius: f64) -> f64 {
-    others.iter().map(|&there| (1.0 / here.distance(there) - 1.0 / radius).max(0.0)).sum()
-}
+/// A token that makes a superpeer at once, and time enough for all nodes to hear of it.
+const ONE_TOKEN: &[(&str, &str)] = &[("tokens", "1"), ("hold", "1"), ("periods", "4")];
+const TWO_TOKENS: &[(&str, &str)] = &[("tokens", "2"), ("hold", "1"), ("periods", "2")];
 
-fn length(vector: [f64; 3]) -> f64 {
-    vector.iter().map(|axis| axis * axis).sum::<f64>().sqrt()
+/// By tokens that repel each other.
+pub static PLAIN: Entry<SuperpeerTokens> = Entry::new(
+    "election/superpeer-tokens",
+    "Superpeers by repelling tokens",
+    config,
+)
+.summary("tokens push each other apart; whoever keeps one serves those nearby")
+.source(
+    "Lo, Zhou, Liu, GauthierDickey, Li. Scalable supernode selection in peer-to-peer overlay \
+     networks. HOT-P2P, 2005",
+)
+.text(include_str!("superpeer_tokens.rs"))
+.model(Model {
+    timing: Timing::Synchronous,
+    detector: Detector::Perfect,
+    links: Links::Space,
+    ..Model::RELIABLE
+})
+.holds(&[Property::LeaderKnown])
+.fails(SEVERAL)
+.options(&[
+    Opt {
+        name: "tokens",
+        default: "one to 100 nodes",
+        help: "how many superpeers there are to be",
+    },
+    Opt {
+        name: "start",
+        default: "scattered",
+        help: "where tokens are in the beginning: scattered, or corner (around node 0)",
+    },
+    Opt {
+        name: "periods",
+        default: "300",
+        help: "after so many periods all is as it should be; 0 goes on for ever",
+    },
+    Opt {
+        name: "spacing",
+        default: "120",
+        help: "tokens rest when a neighbour is this far, in percent of an even spacing",
+    },
+    Opt { name: "fanout", default: "2", help: "how many neighbours hear the news in a period" },
+    Opt {
+        name: "hold",
+        default: "10",
+        help: "a node that keeps a token for so many periods is a superpeer",
+    },
+])
+.claims(&[
+    Check::new(3, &[Property::LeaderKnown]).set(ONE_TOKEN),
+    Check::new(3, &[Property::OneLeader, Property::BestLeads]).set(TWO_TOKENS).fails(16),
+    Check::new(3, &[Property::OneLeaderPerEpoch]).set(TWO_TOKENS).fails(3),
+]);
+
+#[cfg(test)]
+mod tests {
+    use conclave_protocol::{Bench, Effect, Topology};
+
+    use super::*;
+
+    #[test]
+    fn a_node_that_keeps_a_token_for_long_enough_is_a_superpeer_and_says_so() {
+        let grid = Setup::new(Topology::grid(4)).with("start", "corner").with("hold", "2");
+        let mut bench = Bench::new(&PLAIN, &grid);
+        let elected = Notice::Elected {
+            leader: NodeId(0),
+            epoch: Stamp { time: 2, node: NodeId(0) }.token(),
+        };
+        let first = bench.at(0).timer(Timer::Period);
+        assert!(!first.contains(&Effect::Notify(elected)));
+        let second = bench.at(0).timer(Timer::Period);
+        assert!(second.contains(&Effect::Notify(elected)));
+        assert_eq!(bench.at(0).rules(), [1, 2, 3, 4]);
+        let news = News { token: 0, stamp: 2, holder: NodeId(0), settled: true };
+        let gossip = Effect::Send { to: NodeId(1), msg: Msg::Gossip(vec![news]) };
+        assert!(second.contains(&gossip));
+        // A neighbour that hears of it follows it at the end of its own period.
+        bench.at(1).message(0, Msg::Gossip(vec![news]));
+        let followed = bench.at(1).timer(Timer::Period);
+        assert!(followed.contains(&Effect::Notify(elected)));
+    }
 }
