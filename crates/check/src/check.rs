@@ -33,6 +33,16 @@ pub(crate) fn begin(
     let rules = Rules { topology: topology.clone(), client, timers, requests, mid_step, watch };
     let mut space = Space::new(Nodes::new(numbered, rules), watch, spec);
     let (mut start, mut sent) = (vec![0; shape.slots()], Vec::new());
+    let mut global = Global {
+        budgets: spec.budgets,
+        apart: 0,
+        high: None,
+        unfenced: false,
+        leaders: Vec::new(),
+        split: false,
+        pending: 0,
+        history: Vec::new(),
+    };
     for node in topology.nodes() {
         let asks = if spec.clients.contains(&node.0) { requests } else { Requests::AtMost(0) };
         let off = space.nodes.off(node, asks);
@@ -45,21 +55,13 @@ pub(crate) fn begin(
         }
         let step = space.step(step).clone();
         start[node.index()] = step.local;
+        global.remember(watch, node, &step.marks);
         for &(to, envelope) in &step.sends {
             let slot = shape.slot(node.index(), to.index());
             start[slot] = space.append(start[slot], envelope);
             sent.push((slot - shape.n, envelope));
         }
     }
-    let global = Global {
-        budgets: spec.budgets,
-        apart: 0,
-        high: None,
-        unfenced: false,
-        leaders: Vec::new(),
-        split: false,
-        pending: 0,
-    };
     start[shape.slots() - 1] = space.add_global(global);
     Ok((space, Start { state: start, sent }))
 }
@@ -203,7 +205,11 @@ fn collision(states: u64) -> f64 {
 
 /// Why a property holds for want of anything that it speaks of, if that is so.
 fn vacuous(space: &Space, property: Property) -> Option<&'static str> {
-    let (which, why) = Promise::of(property).about?;
+    let promise = Promise::of(property);
+    if promise.facts && !space.nodes.has_facts() {
+        return Some("nothing is known of the whole system");
+    }
+    let (which, why) = promise.about?;
     (!space.marks().any(which)).then_some(why)
 }
 

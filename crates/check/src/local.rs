@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use conclave_protocol::{
-    Charge, Kind, Mark, NodeId, Numbered, NumberedEffect, NumberedInput, Property, Time, Topology,
-    Turn,
+    Charge, Family, Kind, Mark, NodeId, Numbered, NumberedEffect, NumberedInput, Promise, Property,
+    Time, Topology, Turn, Watch as Words,
 };
 
 use crate::{CheckSpec, Requests, Timers};
@@ -43,6 +43,8 @@ pub(crate) struct Standing {
     pub(crate) follows: Option<NodeId>,
     /// Whom it says it suspects, one bit each.
     pub(crate) suspects: u32,
+    /// What the family remembers of it.
+    pub(crate) words: Vec<u64>,
 }
 
 /// A message on its way, with what the checker attaches to it.
@@ -53,6 +55,8 @@ pub(crate) struct Envelope {
     pub(crate) knows: u64,
     /// Whose entry it is counted for; `u8::MAX` if nobody's, or if nothing is counted.
     pub(crate) owner: u8,
+    /// What the family has it carry, by a number; 0 if that is nothing.
+    pub(crate) carried: u32,
 }
 
 /// Nobody's.
@@ -88,6 +92,8 @@ pub(crate) enum Stimulus {
 pub(crate) struct Reaction {
     pub(crate) local: Local,
     pub(crate) sends: Vec<(NodeId, Envelope)>,
+    /// What each of these carries, if the family has messages carry anything.
+    pub(crate) carried: Vec<Vec<u64>>,
     /// What it had saved when each of these left, if it may crash in the middle of a step.
     pub(crate) saved: Vec<Option<u32>>,
     /// What the application was told that properties are about.
@@ -127,6 +133,10 @@ pub(crate) struct Watch {
     pub(crate) owners: bool,
     /// The time.
     pub(crate) clock: bool,
+    /// What the family remembers.
+    pub(crate) words: Option<&'static Words>,
+    /// What no node can see.
+    pub(crate) facts: bool,
 }
 
 impl Watch {
@@ -140,6 +150,8 @@ impl Watch {
             epochs: any(&[Property::OneLeaderPerEpoch]),
             owners: spec.count,
             clock: false,
+            words: spec.properties.iter().find_map(|it| Family::watch_of(*it)),
+            facts: spec.properties.iter().any(|it| Promise::of(*it).facts),
         }
     }
 }
@@ -163,7 +175,9 @@ impl Local {
 
     /// The same node after a crash.
     pub(crate) fn crashed(&self, rules: &Rules) -> Self {
-        Self { stable: self.stable, clock: self.clock, ..Self::off(self.left, rules) }
+        let standing = self.standing.crashed(rules);
+        let (stable, clock) = (self.stable, self.clock);
+        Self { stable, clock, standing, ..Self::off(self.left, rules) }
     }
 
     /// The same node when so much time has passed.
@@ -183,9 +197,8 @@ impl Local {
         if self.state.is_none() {
             return Vec::new();
         }
-        let limited = |mark: Mark| matches!(mark, Mark::Asked | Mark::Called | Mark::Other);
         let mut requests = numbered.requests(self.client);
-        requests.retain(|&(_, mark)| self.left.any() || !limited(mark));
+        requests.retain(|&(_, mark)| self.left.any() || !mark.is_ask());
         requests
     }
 
@@ -198,18 +211,25 @@ impl Local {
         1_u64.checked_shl(number).unwrap_or(0)
     }
 
-    /// What comes of `stimulus`, once for each way in which the rule may choose.
+    /// What comes of `stimulus`, once for each way in which the rule may choose. If it is a message
+    /// of the application, it `brings` what the family has it carry.
     pub(crate) fn react(
         &self,
         me: NodeId,
         stimulus: Stimulus,
+        brings: Option<&[u64]>,
         rules: &Rules,
         numbered: &mut dyn Numbered,
     ) -> Vec<Reaction> {
         let mut reactions = Vec::new();
         let mut script: Vec<(u32, u32)> = Vec::new();
         loop {
-            let (reaction, chosen) = self.react_once(me, stimulus, rules, script, numbered);
+            let (mut reaction, chosen) = self.react_once(me, stimulus, rules, script, numbered);
+            if let (Some(watch), Some(brings), Stimulus::Deliver { from, .. }) =
+                (rules.watch.words, brings, stimulus)
+            {
+                (watch.arrives)(&mut reaction.local.standing.words, from, brings);
+            }
             reactions.push(reaction);
             script = chosen;
             // The next script, like the next number of an odometer.
@@ -287,6 +307,7 @@ impl Local {
         let mut reaction = Reaction {
             local,
             sends: Vec::new(),
+            carried: Vec::new(),
             saved: Vec::new(),
             marks: Vec::new(),
             choices: script.iter().map(|(answer, _)| *answer).collect(),
@@ -311,13 +332,22 @@ impl Local {
                     self.knows |= self.request_bit(me, rules.requests);
                 }
             }
-            Mark::Called | Mark::Other => self.left = self.left.less_one(),
             Mark::Left => {
                 self.standing.inside = false;
                 self.preceded = 0;
             }
+            _ if mark.is_ask() => self.left = self.left.less_one(),
             _ => {}
         }
+    }
+}
+
+impl Standing {
+    /// What is left of it after a crash.
+    pub(crate) fn crashed(&self, rules: &Rules) -> Self {
+        let forgets = rules.watch.words.is_none_or(|watch| watch.forgets);
+        let words = if forgets { Vec::new() } else { self.words.clone() };
+        Self { words, ..Self::default() }
     }
 }
 
@@ -337,7 +367,7 @@ impl Reaction {
                     self.send(me, cause, to, msg, rules, numbered);
                 }
             }
-            NumberedEffect::Notify(mark) => self.note(mark, rules),
+            NumberedEffect::Notify(mark) => self.note(me, mark, rules),
             NumberedEffect::SetTimer { timer, after } => {
                 let after = if rules.timers == Timers::Quiet { after } else { Duration::ZERO };
                 let timers = &mut self.local.timers;
@@ -372,21 +402,35 @@ impl Reaction {
             Charge::NextEntry => NEXT,
             Charge::Nobody => NOBODY,
         };
-        self.sends.push((to, Envelope { msg, knows: self.local.knows, owner }));
+        self.sends.push((to, Envelope { msg, knows: self.local.knows, owner, carried: 0 }));
+        if let Some(watch) = rules.watch.words {
+            let app = numbered.is_app(msg);
+            let words = &self.local.standing.words;
+            self.carried.push(if app { (watch.carries)(words) } else { Vec::new() });
+        }
         if rules.mid_step {
             self.saved.push(self.local.stable);
         }
     }
 
-    fn note(&mut self, mark: Mark, rules: &Rules) {
+    fn note(&mut self, me: NodeId, mark: Mark, rules: &Rules) {
         let standing = &mut self.local.standing;
         let watch = &rules.watch;
+        if let Some(watch) = watch.words {
+            (watch.see)(&mut standing.words, me, &mark);
+        }
         match mark {
+            Mark::Asked => standing.waiting = true,
+            Mark::Left => {
+                standing.inside = false;
+                self.local.preceded = 0;
+            }
             Mark::Entered { .. } => {
                 standing.waiting = false;
                 standing.inside = true;
                 self.marks.push(mark);
             }
+            Mark::Note(_) => self.marks.push(mark),
             Mark::Lost => {
                 standing.waiting = false;
                 standing.inside = false;

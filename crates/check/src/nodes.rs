@@ -48,6 +48,8 @@ pub(crate) struct Nodes {
     rules: Rules,
     locals: Interned<(NodeId, Local)>,
     envelopes: Interned<Envelope>,
+    /// What messages carry; the first is nothing.
+    carried: Interned<Vec<u64>>,
     happenings: Interned<Stimulus>,
     wants_clock: bool,
 }
@@ -59,6 +61,7 @@ impl Nodes {
             rules,
             locals: Interned::default(),
             envelopes: Interned::default(),
+            carried: [Vec::new()].into_iter().collect(),
             happenings: Interned::default(),
             wants_clock: false,
         }
@@ -109,6 +112,28 @@ impl Nodes {
         }
     }
 
+    /// What the family remembers of it.
+    pub(crate) fn words(&self, local: u32) -> &[u64] {
+        &self.local(local).1.standing.words
+    }
+
+    /// Whether the algorithm has facts to tell.
+    pub(crate) fn has_facts(&self) -> bool {
+        self.numbered.has_facts()
+    }
+
+    /// What is true of a system of these nodes, with these messages on their way.
+    pub(crate) fn facts(
+        &self,
+        locals: &[u32],
+        messages: impl Iterator<Item = (NodeId, NodeId, u32)>,
+    ) -> u64 {
+        let states: Vec<_> = locals.iter().map(|&local| self.local(local).1.state).collect();
+        let said = |(from, to, envelope)| (from, to, self.envelopes[envelope as usize].msg);
+        let messages: Vec<_> = messages.map(said).collect();
+        self.numbered.facts(&states, &messages)
+    }
+
     /// What it may do by itself.
     pub(crate) fn spontaneous(&mut self, local: u32) -> Vec<Spontaneous> {
         let (_, at) = self.local(local).clone();
@@ -144,8 +169,18 @@ impl Nodes {
         let stimulus = self.stimulus(happening);
         let (node, at) = self.local(local).clone();
         let (watch, n) = (self.rules.watch, self.rules.topology.len() as usize);
+        let brings = match stimulus {
+            Stimulus::Deliver { envelope, .. } if self.numbered.is_app(envelope.msg) => {
+                Some(self.carried[envelope.carried as usize].clone())
+            }
+            _ => None,
+        };
         let mut steps = Vec::new();
-        for reaction in at.react(node, stimulus, &self.rules, &mut *self.numbered) {
+        let (rules, numbered) = (&self.rules, &mut *self.numbered);
+        for mut reaction in at.react(node, stimulus, brings.as_deref(), rules, numbered) {
+            for ((_, envelope), carried) in reaction.sends.iter_mut().zip(reaction.carried) {
+                envelope.carried = number(self.carried.insert_full(carried).0);
+            }
             self.wants_clock |=
                 reaction.looked && self.rules.timers == Timers::Quiet && !watch.clock;
             let mut costs = vec![0; if watch.owners { n } else { 0 }];
@@ -183,7 +218,8 @@ impl Nodes {
         let (node, at) = self.local(local);
         let (node, mut down) = (*node, at.crashed(&self.rules));
         if for_good {
-            down = Local { clock: down.clock, ..Local::off(Requests::AtMost(0), &self.rules) };
+            let off = Local::off(Requests::AtMost(0), &self.rules);
+            down = Local { clock: down.clock, standing: down.standing, ..off };
         }
         self.add(node, down)
     }

@@ -19,6 +19,8 @@ pub(crate) struct Shape {
     pub(crate) watch: Watch,
     pub(crate) places: u32,
     pub(crate) ranks: Ranks,
+    /// How many links the topology has, each direction counted.
+    pub(crate) channels: u64,
     /// Whether orders of events are compared.
     pub(crate) compare: bool,
     /// The properties that are said of states.
@@ -45,6 +47,7 @@ impl Shape {
             watch,
             places: spec.places,
             ranks: Ranks::new(&spec.setup.attributes),
+            channels: spec.setup.topology.channels(),
             compare: spec.reduction,
             safety,
             liveness,

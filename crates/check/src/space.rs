@@ -48,6 +48,17 @@ pub(crate) struct Global {
     pub(crate) split: bool,
     /// Messages so far that whoever enters next pays for.
     pub(crate) pending: u32,
+    /// What the family remembers of the whole system.
+    pub(crate) history: Vec<u64>,
+}
+
+impl Global {
+    /// A node has said these things.
+    pub(crate) fn remember(&mut self, watch: Watch, node: NodeId, marks: &[Mark]) {
+        if let Some(words) = watch.words {
+            marks.iter().for_each(|mark| (words.see_all)(&mut self.history, node, mark));
+        }
+    }
 }
 
 /// Something that may happen at a node, as a number or two.
@@ -220,6 +231,19 @@ impl Space {
         heads
     }
 
+    /// What is true of the whole system in a state, if the algorithm has facts to tell. What is on
+    /// their way comes after the nodes.
+    pub(crate) fn facts(&self, state: &[u32], links: &[(u8, u8)], nodes: usize) -> Option<u64> {
+        if !self.nodes.has_facts() {
+            return None;
+        }
+        let name = |node: u8| NodeId(u32::from(node));
+        let messages = links.iter().zip(&state[nodes..]).flat_map(|(&(from, to), &content)| {
+            self.link(content).iter().map(move |&envelope| (name(from), name(to), envelope))
+        });
+        Some(self.nodes.facts(&state[..nodes], messages))
+    }
+
     /// The steps that `happening` may cause at the node: their numbers are consecutive.
     pub(crate) fn take(&mut self, local: u32, happening: Happening) -> (u32, u32) {
         if let Some(&steps) = self.taken.get(&(local, happening)) {
@@ -240,6 +264,7 @@ impl Space {
         let mut after = self.global(global).clone();
         let step = &self.steps[step as usize];
         let watch = self.watch;
+        after.remember(watch, step.node, &step.marks);
         for mark in &step.marks {
             match *mark {
                 Mark::Entered { token } => {

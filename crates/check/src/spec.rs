@@ -1,7 +1,9 @@
 use std::ops::Range;
 
 use conclave_protocol::claims::{Budgets, Requests, Timers};
-use conclave_protocol::{Channels, Crashes, Detector, Info, Property, Setup, Timing, Unfit, Wrap};
+use conclave_protocol::{
+    Channels, Crashes, Detector, Info, Links, Property, Setup, Timing, Unfit, Wrap,
+};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -141,6 +143,10 @@ impl CheckSpec {
         note(
             budgets.repeats > 0 && !lossy,
             "messages may be repeated, and it relies on each arriving once",
+        );
+        note(
+            model.links == Links::Directed && !self.setup.topology.is_strongly_connected(),
+            "some node cannot reach all others, and it needs that",
         );
         note(budgets.partitions > 0 && !model.partitions, "the network may fall apart");
         note(budgets.crashes > 0 && model.crashes == Crashes::None, "nodes may crash");

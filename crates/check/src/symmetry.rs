@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use conclave_protocol::{Mark, NodeId, Property, Topology};
+use conclave_protocol::{Family, Mark, NodeId, Promise, Property, Topology};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 pub(crate) use self::canon::Canon;
@@ -60,6 +60,13 @@ impl Group {
         let no = |why: String| Err(CheckError::Contradiction(why));
         if let Some(property) = spec.properties.iter().find(nameless) {
             return no(format!("{property:?} is about names, which symmetry takes no notice of"));
+        }
+        let remembers =
+            |it: &&Property| Family::watch_of(**it).is_some() || Promise::of(**it).facts;
+        if let Some(property) = spec.properties.iter().find(remembers) {
+            return no(format!(
+                "what {property} speaks of is remembered by name, which symmetry would mix up"
+            ));
         }
         if !spec.setup.attributes.is_empty() {
             return no("nodes have attributes, by which they differ".to_owned());

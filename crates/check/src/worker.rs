@@ -30,6 +30,9 @@ pub(crate) struct Worker<'a> {
     pub(crate) shape: &'a Shape,
     locals: Vec<LocalMeta>,
     opinions: Vec<Opinion>,
+    /// What the family remembers, by the numbers of nodes and of what is at no node.
+    words: Vec<Vec<u64>>,
+    histories: Vec<Vec<u64>>,
     owns: Vec<Own>,
     links: Vec<LinkMeta>,
     heads: Vec<(u32, u32)>,
@@ -58,6 +61,8 @@ impl<'a> Worker<'a> {
             shape,
             locals: Vec::new(),
             opinions: Vec::new(),
+            words: Vec::new(),
+            histories: Vec::new(),
             owns: Vec::new(),
             links: vec![LinkMeta { known: true, heads: 0, first_head: 0 }],
             heads: Vec::new(),

@@ -116,6 +116,7 @@ fn verdict_line(report: &Report<'_>, judged: &Judged, terminal: &Terminal) -> St
             });
             (paint(ERROR, cross), paint(ERROR, "VIOLATED"), format!("{why}{at}"))
         }
+        Verdict::Vacuous { why } => (paint(DIM, "-"), paint(DIM, "vacuous "), why.clone()),
         Verdict::Open { why } => (paint(WARN, "?"), paint(WARN, "open    "), why.clone()),
     };
     let note = match (verdict.is_violated(), claim) {

@@ -330,7 +330,9 @@ impl Canvas<'_> {
         let g = self.glyphs;
         let events = || self.trace.records.iter().map(Record::event);
         let elects = events().any(|event| matches!(event, Event::Notice(Mark::Follows { .. })));
-        let asks = events().any(|event| matches!(event, Event::Request(Mark::Asked)));
+        let asks =
+            |event| matches!(event, Event::Request(Mark::Asked) | Event::Notice(Mark::Asked));
+        let asks = events().any(asks);
         let mut legend = match (asks, elects) {
             (true, _) => {
                 format!("{} outside   {} waiting   {} inside", g.outside, g.waiting, g.inside)
@@ -498,8 +500,9 @@ impl Canvas<'_> {
         }
         for notice in &step.notices {
             life.phase = match notice {
+                Mark::Asked => Phase::Waiting,
                 Mark::Entered { .. } => Phase::Inside,
-                Mark::Lost => Phase::Outside,
+                Mark::Left | Mark::Lost => Phase::Outside,
                 Mark::Follows { leader, .. } if *leader == step.node => Phase::Inside,
                 Mark::Follows { .. } | Mark::Unled => Phase::Outside,
                 _ => life.phase,

@@ -253,6 +253,7 @@ pub fn in_short(model: &Model) -> String {
         Links::Ring => Some("ring"),
         Links::Tree => Some("tree"),
         Links::Graph => Some("graph"),
+        Links::Directed => Some("directed"),
         Links::Space => Some("space"),
         Links::Keys => Some("keys"),
     });
@@ -311,6 +312,9 @@ pub fn in_words(model: &Model) -> Vec<&'static str> {
         Links::Ring => "Nodes send along a ring, each to the next.",
         Links::Tree => "Nodes send along the edges of a tree.",
         Links::Graph => "Nodes send along the edges of a connected graph.",
+        Links::Directed => {
+            "Nodes send along links that may lead one way only; every node reaches every other."
+        }
         Links::Space => "Nodes have places, and send along the edges of a connected graph.",
         Links::Keys => "Nodes own keys of a ring, and find their way to the owner of any key.",
     });

@@ -89,7 +89,7 @@ impl Sweep {
         self.entries += outcome.stats.entered;
         for judged in judge_all(info, spec, outcome) {
             match &judged.verdict {
-                Verdict::Held => {}
+                Verdict::Held | Verdict::Vacuous { .. } => {}
                 Verdict::Violated { .. } => {
                     *self.violations.entry(judged.property).or_default() += 1;
                     if judged.is_broken() && self.first.is_none() {

@@ -50,8 +50,30 @@ pub enum Mark {
     Suspects(NodeId),
     /// The node has stopped suspecting a peer.
     Trusts(NodeId),
+    /// Something that only the family's own properties speak of.
+    Note(Note),
     /// None of these.
     Other,
+}
+
+impl Mark {
+    /// Whether the application asks for something new by it, rather than giving something back.
+    pub fn is_ask(self) -> bool {
+        matches!(self, Self::Asked | Self::Called | Self::Note(_) | Self::Other)
+    }
+}
+
+/// What a family itself observes. [`Family::notes`](crate::Family::notes) has the words.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Note {
+    /// What kind of thing, as an index into the family's list.
+    pub kind: u8,
+    /// Which of several things it is about.
+    pub number: u16,
+    /// Which node it is about.
+    pub who: NodeId,
+    /// How much or which.
+    pub value: u64,
 }
 
 /// A request or notice that says what it means.

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use crate::{Info, Mark, NodeId, Property, Time};
+use crate::{Info, Mark, NodeId, Note, Property, Time};
 
 /// Every family. A new one adds its file and a line here.
 static ALL: &[&Family] = &[&mutex::FAMILY, &election::FAMILY, &detector::FAMILY, &base::FAMILY];
@@ -26,6 +26,8 @@ const PLAIN: Family = Family {
     elects: false,
     settles: |_| 0,
     patience: |tempo| tempo.hop.max(tempo.timer).saturating_mul(20),
+    notes: &[],
+    watch: None,
 };
 
 /// A family of algorithms: what is promised by some of them, and what their runs are like.
@@ -45,6 +47,37 @@ pub struct Family {
     pub settles: fn(u32) -> u32,
     /// How long somebody may wait, or things may take to settle, in a run with this tempo.
     pub patience: fn(&Tempo) -> Duration,
+    /// The kinds of its [notes](Mark::Note).
+    pub notes: &'static [NoteKind],
+    /// What is remembered of a run for its properties, if they speak of more than [`Now`] knows by
+    /// itself.
+    pub watch: Option<&'static Watch>,
+}
+
+/// What a note is called.
+#[derive(Clone, Copy)]
+pub struct NoteKind {
+    /// In trace files.
+    pub name: &'static str,
+    /// In diagrams, with what it is about.
+    pub words: fn(&Note) -> String,
+}
+
+/// What a family remembers of a run, as words: of each node, and of the whole system. All are none
+/// at first. The words of a node follow the messages of applications: what the sender's say goes
+/// with the message, and is handed to the receiver's.
+pub struct Watch {
+    /// A node has said something: what becomes of its words.
+    pub see: fn(&mut Vec<u64>, NodeId, &Mark),
+    /// A node has said something: what becomes of the system's.
+    pub see_all: fn(&mut Vec<u64>, NodeId, &Mark),
+    /// What goes with a message that leaves a node with these words.
+    pub carries: fn(&[u64]) -> Vec<u64>,
+    /// A message from a node has arrived with this, and the step is over that it caused: what the
+    /// node said in this step, it said before it used the message.
+    pub arrives: fn(&mut Vec<u64>, NodeId, &[u64]),
+    /// Whether a node that crashes forgets its words.
+    pub forgets: bool,
 }
 
 /// Which applications ask in a run that does not say so.
@@ -88,6 +121,8 @@ pub struct Promise {
     /// What it speaks of, and what is true if there is none of it, so that it holds for want of
     /// anything to say.
     pub about: Option<About>,
+    /// Whether it is about [facts](Now::facts).
+    pub facts: bool,
 }
 
 /// What a property speaks of, and what is true if there is none of it.
@@ -184,6 +219,19 @@ pub trait Now {
 
     /// Those whom a node says it suspects.
     fn suspected_by(&self, node: NodeId) -> Those<'_>;
+
+    /// What the family [remembers](Watch) of a node.
+    fn noted(&self, node: NodeId) -> &[u64];
+
+    /// What it remembers of the whole system.
+    fn history(&self) -> &[u64];
+
+    /// How many links there are, each direction counted.
+    fn channels(&self) -> u64;
+
+    /// What is true of the system that no node can see, if the algorithm
+    /// [knows](crate::Protocol::facts).
+    fn facts(&self) -> Option<u64>;
 }
 
 /// Some of the nodes.
@@ -276,8 +324,7 @@ impl Those<'_> {
 impl Family {
     /// That of the algorithm.
     pub fn of(info: &Info) -> &'static Self {
-        static OTHER: Family = PLAIN;
-        Self::named(info.family()).unwrap_or(&OTHER)
+        Self::of_id(info.id)
     }
 
     /// That of this name.
@@ -289,12 +336,41 @@ impl Family {
     pub fn all() -> impl Iterator<Item = &'static Self> {
         ALL.iter().copied()
     }
+
+    /// That of the algorithm with this id.
+    pub fn of_id(id: &str) -> &'static Self {
+        static OTHER: Family = PLAIN;
+        let name = id.split_once('/').map_or(id, |(family, _)| family);
+        Self::named(name).unwrap_or(&OTHER)
+    }
+
+    /// What has to be remembered of a run for a property.
+    pub fn watch_of(property: Property) -> Option<&'static Watch> {
+        let states = |family: &&&Self| family.promises.iter().any(|it| it.property == property);
+        ALL.iter().find(states)?.watch
+    }
+
+    /// A note in words.
+    pub fn words(&self, note: &Note) -> String {
+        match self.notes.get(usize::from(note.kind)) {
+            Some(kind) => (kind.words)(note),
+            None => "notes something".to_owned(),
+        }
+    }
 }
 
 impl Promise {
     /// A property that runs of its family are judged by if they were recorded.
     const fn new(property: Property, says: Says) -> Self {
-        Self { property, says, usual: true, counted: false, stays: false, about: None }
+        Self {
+            property,
+            says,
+            usual: true,
+            counted: false,
+            stays: false,
+            about: None,
+            facts: false,
+        }
     }
 
     /// What a property says.
@@ -307,6 +383,18 @@ impl Promise {
 impl fmt::Debug for Family {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Family").field(&self.name).finish()
+    }
+}
+
+impl fmt::Debug for NoteKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("NoteKind").field(&self.name).finish()
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").finish_non_exhaustive()
     }
 }
 

@@ -17,7 +17,7 @@ use erased_serde::Serialize;
 
 use crate::{
     Charge, Client, Ctx, Effect, Effects, Input, Mark, Marked, NodeId, Protocol, Time, Topology,
-    label,
+    Whole, label,
 };
 
 /// A message that is on its way.
@@ -100,6 +100,10 @@ pub trait Host: Send {
     /// The state of a node that is up, to be written down.
     fn state(&self, node: NodeId) -> Option<Box<dyn Serialize + '_>>;
 
+    /// What is true of the whole system, these messages being on their way, each from the first
+    /// node to the second; `None` if the algorithm has no [facts](Protocol::facts).
+    fn facts(&self, messages: &mut dyn Iterator<Item = (NodeId, NodeId, Handle)>) -> Option<u64>;
+
     /// What a node has saved.
     fn saved(&self, node: NodeId) -> Option<&dyn Serialize>;
 
@@ -142,6 +146,9 @@ pub trait Message {
     /// Whose entry it is counted for.
     fn charge(&self, from: NodeId, to: NodeId) -> Charge;
 
+    /// Whether it is one of the application's, and no control message.
+    fn is_app(&self) -> bool;
+
     /// What it says.
     fn contents(&self) -> &dyn Serialize;
 }
@@ -153,6 +160,10 @@ impl<T: Message + ?Sized> Message for &T {
 
     fn charge(&self, from: NodeId, to: NodeId) -> Charge {
         (**self).charge(from, to)
+    }
+
+    fn is_app(&self) -> bool {
+        (**self).is_app()
     }
 
     fn contents(&self) -> &dyn Serialize {
@@ -167,6 +178,10 @@ impl<T: Message + ?Sized> Message for Box<T> {
 
     fn charge(&self, from: NodeId, to: NodeId) -> Charge {
         (**self).charge(from, to)
+    }
+
+    fn is_app(&self) -> bool {
+        (**self).is_app()
     }
 
     fn contents(&self) -> &dyn Serialize {
@@ -334,6 +349,16 @@ impl<P: Protocol, C: Client<P>> Host for Hosted<P, C> {
         self.nodes[node.index()].state.as_ref().map(|state| Box::new(state) as _)
     }
 
+    fn facts(&self, messages: &mut dyn Iterator<Item = (NodeId, NodeId, Handle)>) -> Option<u64> {
+        if !P::FACTS {
+            return None;
+        }
+        let said = |(from, to, handle)| (from, to, &self.messages.get(handle).0);
+        let messages = messages.map(said).collect();
+        let nodes = self.nodes.iter().map(|node| node.state.as_ref()).collect();
+        Some(P::facts(&Whole { config: &self.config, nodes, messages }))
+    }
+
     fn saved(&self, node: NodeId) -> Option<&dyn Serialize> {
         self.nodes[node.index()].stable.as_ref().map(|stable| stable as _)
     }
@@ -426,6 +451,10 @@ impl<P: Protocol> Message for Said<P> {
 
     fn charge(&self, from: NodeId, to: NodeId) -> Charge {
         P::charge(&self.0, from, to)
+    }
+
+    fn is_app(&self) -> bool {
+        P::is_app(&self.0)
     }
 
     fn contents(&self) -> &dyn Serialize {

@@ -194,6 +194,8 @@ pub enum Links {
     Tree,
     /// Along the edges of any connected graph.
     Graph,
+    /// Along links that may lead one way only; every node reaches every other by them.
+    Directed,
     /// Likewise, and every node has a place in space.
     Space,
     /// Every node has a key of a ring of keys, and finds its way to the owner of any key.
@@ -222,99 +224,49 @@ pub struct Mutant {
     pub breaks: Property,
 }
 
-/// A property of runs. The names are the catalogue's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub enum Property {
-    /// At most one (or K) inside.
-    #[serde(rename = "ME")]
-    Exclusion,
-    /// If somebody waits and nobody is inside, somebody enters.
-    #[serde(rename = "ND")]
-    NoDeadlock,
-    /// Every request is granted.
-    #[serde(rename = "NS")]
-    NoStarvation,
-    /// If one request happened before another, it is granted first.
-    #[serde(rename = "FCFS-HB")]
-    FcfsHappenedBefore,
-    /// Grants follow the order of the requests' timestamps.
-    #[serde(rename = "FCFS-TS")]
-    FcfsTimestamp,
-    /// Each grant's fencing token is greater than those of all earlier grants.
-    #[serde(rename = "FENCE")]
-    FenceOrder,
-    /// At rest, at most one live node of a partition takes itself for the leader.
-    #[serde(rename = "L1")]
-    OneLeader,
-    /// At all times, at most one leader per epoch.
-    #[serde(rename = "L1q")]
-    OneLeaderPerEpoch,
-    /// Every live node comes to know the leader.
-    #[serde(rename = "L2")]
-    LeaderKnown,
-    /// The leader is the best live node.
-    #[serde(rename = "L3")]
-    BestLeads,
-    /// Every crashed node is suspected by every live one in the end.
-    #[serde(rename = "COMPLETE")]
-    Completeness,
-    /// No live node is suspected.
-    #[serde(rename = "ACCURATE")]
-    Accuracy,
+/// The one list of all properties, each with its name and what it says in words.
+macro_rules! properties {
+    ($($property:ident $name:literal $meaning:literal;)*) => {
+        /// A property of runs. The names are the catalogue's.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum Property {
+            $(#[doc = $meaning] #[serde(rename = $name)] $property,)*
+        }
+
+        impl Property {
+            /// Every property, in the order of the catalogue.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$property),*];
+
+            /// The catalogue's short name.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$property => $name,)*
+                }
+            }
+
+            /// What it says, in words.
+            pub const fn meaning(self) -> &'static str {
+                match self {
+                    $(Self::$property => $meaning,)*
+                }
+            }
+        }
+    };
 }
 
-impl Property {
-    /// Every property, in the order of the catalogue.
-    pub const ALL: [Self; 12] = [
-        Self::Exclusion,
-        Self::NoDeadlock,
-        Self::NoStarvation,
-        Self::FcfsHappenedBefore,
-        Self::FcfsTimestamp,
-        Self::FenceOrder,
-        Self::OneLeader,
-        Self::OneLeaderPerEpoch,
-        Self::LeaderKnown,
-        Self::BestLeads,
-        Self::Completeness,
-        Self::Accuracy,
-    ];
-
-    /// The catalogue's short name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Exclusion => "ME",
-            Self::NoDeadlock => "ND",
-            Self::NoStarvation => "NS",
-            Self::FcfsHappenedBefore => "FCFS-HB",
-            Self::FcfsTimestamp => "FCFS-TS",
-            Self::FenceOrder => "FENCE",
-            Self::OneLeader => "L1",
-            Self::OneLeaderPerEpoch => "L1q",
-            Self::LeaderKnown => "L2",
-            Self::BestLeads => "L3",
-            Self::Completeness => "COMPLETE",
-            Self::Accuracy => "ACCURATE",
-        }
-    }
-
-    /// What it says, in words.
-    pub const fn meaning(self) -> &'static str {
-        match self {
-            Self::Exclusion => "never more inside the critical section than it has places",
-            Self::NoDeadlock => "if somebody waits and nobody is inside, somebody enters",
-            Self::NoStarvation => "every request is granted",
-            Self::FcfsHappenedBefore => "a request that happened before another is granted first",
-            Self::FcfsTimestamp => "requests are granted in the order of their timestamps",
-            Self::FenceOrder => "every grant's fencing token exceeds those of all earlier grants",
-            Self::OneLeader => "at rest, at most one live node takes itself for the leader",
-            Self::OneLeaderPerEpoch => "at most one leader per epoch, at all times",
-            Self::LeaderKnown => "every live node comes to know the leader",
-            Self::BestLeads => "the leader is the best live node",
-            Self::Completeness => "every crashed node is suspected by every live one in the end",
-            Self::Accuracy => "no live node is suspected",
-        }
-    }
+properties! {
+    Exclusion "ME" "never more inside the critical section than it has places";
+    NoDeadlock "ND" "if somebody waits and nobody is inside, somebody enters";
+    NoStarvation "NS" "every request is granted";
+    FcfsHappenedBefore "FCFS-HB" "a request that happened before another is granted first";
+    FcfsTimestamp "FCFS-TS" "requests are granted in the order of their timestamps";
+    FenceOrder "FENCE" "every grant's fencing token exceeds those of all earlier grants";
+    OneLeader "L1" "at rest, at most one live node takes itself for the leader";
+    OneLeaderPerEpoch "L1q" "at most one leader per epoch, at all times";
+    LeaderKnown "L2" "every live node comes to know the leader";
+    BestLeads "L3" "the leader is the best live node";
+    Completeness "COMPLETE" "every crashed node is suspected by every live one in the end";
+    Accuracy "ACCURATE" "no live node is suspected";
 }
 
 impl fmt::Display for Property {

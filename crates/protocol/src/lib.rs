@@ -15,7 +15,7 @@ mod clock;
 mod ctx;
 mod decision;
 mod detecting;
-mod family;
+pub mod family;
 mod host;
 mod info;
 mod label;
@@ -33,13 +33,14 @@ mod wrap;
 
 pub use algorithm::{Algorithm, HeardBy};
 pub use bench::{At, Bench};
-pub use client::{Client, Mark, Marked};
+pub use client::{Client, Mark, Marked, Note};
 pub use clock::{Causality, Lamport, Stamp, VectorClock};
 pub use ctx::{Ctx, Effect, Effects};
 pub use decision::{Decision, What};
 pub use detecting::{Detecting, Knob};
 pub use family::{
-    About, Asking, Family, Fault, Lasting, Law, Now, Owed, Promise, Says, Tempo, Those,
+    About, Asking, Family, Fault, Lasting, Law, NoteKind, Now, Owed, Promise, Says, Tempo, Those,
+    Watch,
 };
 pub use host::{Handle, Host, Hosted, Message, Outside, Shown, Stimulus, TimerKey, Turn};
 pub use info::{Channels, Crashes, Detector, Info, Links, Model, Mutant, Opt, Property, Timing};
@@ -48,7 +49,7 @@ pub use labels::labels;
 pub use node::{NodeId, NodeSet, names};
 pub use numbered::{Kind, Numbered, NumberedEffect, NumberedInput, Reaction};
 pub use permute::renamed;
-pub use protocol::{Charge, Entry, Input, Never, Protocol, Value};
+pub use protocol::{Charge, Entry, Input, Never, Protocol, Value, Whole};
 pub use reliable::{Place, Reliable, ReliableMsg, ReliableTimer};
 pub use setup::{Rank, Ranks, Setup, Unfit};
 pub use time::Time;

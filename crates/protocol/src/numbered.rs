@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::{
     Charge, Client, Ctx, Effect, Effects, Input, Mark, Marked, NodeId, Protocol, Turn, Value,
-    label, labels, renamed,
+    Whole, label, labels, renamed,
 };
 
 /// What kind of value a number stands for; each kind has numbers of its own.
@@ -119,6 +119,16 @@ pub trait Numbered: Send {
 
     /// Whose entry a message is counted for.
     fn charge(&self, msg: u32, from: NodeId, to: NodeId) -> Charge;
+
+    /// Whether a message is one of the application's, and no control message.
+    fn is_app(&self, msg: u32) -> bool;
+
+    /// Whether there are [facts](Protocol::facts).
+    fn has_facts(&self) -> bool;
+
+    /// What is true of a system of nodes in these states, `None` being down, with these messages on
+    /// their way, each from the first node to the second.
+    fn facts(&self, states: &[Option<u32>], messages: &[(NodeId, NodeId, u32)]) -> u64;
 
     /// The same value when node `i` is called `names[i]`; `None` if that cannot be said.
     fn renamed(&mut self, kind: Kind, number: u32, names: &[NodeId]) -> Option<u32>;
@@ -253,6 +263,21 @@ impl<P: Protocol, C: Client<P>> Numbered for Values<P, C> {
 
     fn charge(&self, msg: u32, from: NodeId, to: NodeId) -> Charge {
         P::charge(self.messages.get(msg), from, to)
+    }
+
+    fn is_app(&self, msg: u32) -> bool {
+        P::is_app(self.messages.get(msg))
+    }
+
+    fn has_facts(&self) -> bool {
+        P::FACTS
+    }
+
+    fn facts(&self, states: &[Option<u32>], messages: &[(NodeId, NodeId, u32)]) -> u64 {
+        let nodes = states.iter().map(|state| state.map(|state| self.states.get(state))).collect();
+        let said = |&(from, to, msg): &(_, _, u32)| (from, to, self.messages.get(msg));
+        let messages = messages.iter().map(said).collect();
+        P::facts(&Whole { config: &self.config, nodes, messages })
     }
 
     fn renamed(&mut self, kind: Kind, number: u32, names: &[NodeId]) -> Option<u32> {

@@ -74,6 +74,22 @@ pub trait Protocol: Value {
         Charge::Cause
     }
 
+    /// Whether a message is one of the application's, and no control message of what is wrapped
+    /// around it.
+    #[expect(unused_variables)]
+    fn is_app(msg: &Self::Msg) -> bool {
+        true
+    }
+
+    /// Whether there are [facts](Self::facts) to tell.
+    const FACTS: bool = false;
+
+    /// What is true of the whole system, a bit each. No node can see that; it is for judges.
+    #[expect(unused_variables)]
+    fn facts(whole: &Whole<'_, Self>) -> u64 {
+        0
+    }
+
     /// Applies one event, and the messages the node sends itself because of it. Drivers and
     /// replays call this; algorithms do not override it.
     fn step(&mut self, input: Input<Self>, ctx: &mut Ctx<Self>) {
@@ -132,6 +148,17 @@ pub enum Input<P: Protocol> {
     Join(NodeId),
     /// The operator wants this node out.
     Leave,
+}
+
+/// A whole system, as no node can see it.
+#[derive(Debug)]
+pub struct Whole<'a, P: Protocol> {
+    /// What never changes.
+    pub config: &'a P::Config,
+    /// The state of each node; `None` if it is down.
+    pub nodes: Vec<Option<&'a P>>,
+    /// The messages on their way, each with its sender and its receiver.
+    pub messages: Vec<(NodeId, NodeId, &'a P::Msg)>,
 }
 
 /// Whose entry into the critical section a message belongs to.

@@ -360,6 +360,11 @@ impl Host for Reliable {
         }))
     }
 
+    /// What is on its way inside cannot be told from what is sent again.
+    fn facts(&self, _: &mut dyn Iterator<Item = (NodeId, NodeId, Handle)>) -> Option<u64> {
+        None
+    }
+
     fn saved(&self, node: NodeId) -> Option<&dyn erased_serde::Serialize> {
         self.inside.saved(node)
     }
@@ -454,6 +459,13 @@ impl<M: Message> Message for ReliableMsg<Told<M>> {
         match self {
             Self::App(Place { again: true, .. }, _) | Self::Ack { .. } => Charge::Nobody,
             Self::App(_, Told(app)) => app.charge(from, to),
+        }
+    }
+
+    fn is_app(&self) -> bool {
+        match self {
+            Self::App(_, Told(app)) => app.is_app(),
+            Self::Ack { .. } => false,
         }
     }
 

@@ -200,7 +200,7 @@ impl Topology {
     /// What an algorithm that needs such links runs on if nobody says otherwise.
     pub fn of(links: Links, n: u32) -> Self {
         match links {
-            Links::Complete => Self::complete(n),
+            Links::Complete | Links::Directed => Self::complete(n),
             Links::Ring => Self::ring(n),
             Links::Tree => Self::binary(n),
             Links::Graph | Links::Space => Self::grid(n),
@@ -219,6 +219,8 @@ impl Topology {
             Links::Graph => {
                 (!self.is_directed(), "links that lead both ways, as in a grid or a tree")
             }
+            // Whether every node reaches every other is a matter of the model.
+            Links::Directed => (true, ""),
             Links::Space => {
                 (self.point(NodeId(0)).is_some(), "nodes with places: grid or geometric")
             }
@@ -356,6 +358,20 @@ impl Topology {
     pub fn links(&self) -> u64 {
         let ways: u64 = self.nodes().map(|node| self.neighbors(node).count() as u64).sum();
         if self.is_directed() { ways } else { ways / 2 }
+    }
+
+    /// How many links there are, each direction counted: those of a node to itself aside.
+    pub fn channels(&self) -> u64 {
+        let n = u64::from(self.n);
+        match &self.shape {
+            Shape::Complete | Shape::Dht(_) => n * n.saturating_sub(1),
+            Shape::Ring if n > 1 => n,
+            Shape::Ring => 0,
+            Shape::Line | Shape::Star | Shape::Binary | Shape::Tree(_) => 2 * n.saturating_sub(1),
+            Shape::Grid(_) | Shape::Graph(_) | Shape::Digraph(_) => {
+                self.nodes().map(|node| self.neighbors(node).count() as u64).sum()
+            }
+        }
     }
 
     /// The name of the shape.

@@ -266,7 +266,7 @@ impl Meter {
                 }
             }
             Event::Lose { .. } => self.costs.lost += 1,
-            Event::Request(Mark::Asked) => {
+            Event::Request(Mark::Asked) | Event::Notice(Mark::Asked) => {
                 self.latest.insert(record.node, self.costs.entries.len());
                 self.costs.entries.push(EntryCost {
                     node: record.node,
@@ -303,7 +303,7 @@ impl Meter {
                     });
                 }
             }
-            Event::Request(Mark::Left) => {
+            Event::Request(Mark::Left) | Event::Notice(Mark::Left) => {
                 if let Some(&entry) = self.latest.get(&record.node) {
                     self.costs.entries[entry].left = Some(record.at);
                 }
@@ -363,7 +363,7 @@ mod tests {
     }
 
     fn send(to: u32, serial: u32, owner: Owner, bytes: u32) -> Event {
-        Event::Send { to: NodeId(to), serial, label: 0, owner, bytes, copy: false }
+        Event::Send { to: NodeId(to), serial, label: 0, owner, bytes, copy: false, control: false }
     }
 
     fn deliver(from: u32, serial: u32) -> Event {

@@ -65,6 +65,12 @@ impl Course {
         links.map(|(_, messages)| messages.len()).sum()
     }
 
+    /// The messages on their way, each with its sender and its receiver.
+    pub(crate) fn messages(&self) -> impl Iterator<Item = (NodeId, NodeId, Handle)> {
+        let links = self.links.iter();
+        links.flat_map(|(&(from, to), all)| all.iter().map(move |it| (from, to, it.message)))
+    }
+
     /// What the clock of a node shows in this step: never less than before, for rules rely on it.
     pub(crate) fn clock(&self, id: NodeId) -> Time {
         self.shown.get(&id).map_or(self.clock, |&shown| shown.max(self.clock))

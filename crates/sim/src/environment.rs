@@ -66,6 +66,16 @@ pub(crate) enum Pending {
     Happening(u32),
 }
 
+impl Pending {
+    /// If it is a message that arrives: its sender, its receiver and the message.
+    pub(crate) fn message(&self, key: Key, to: NodeId) -> Option<(NodeId, NodeId, Handle)> {
+        match self {
+            Self::Message(envelope) => Some((key.sender(), to, envelope.message)),
+            _ => None,
+        }
+    }
+}
+
 /// A message on its way, with what the trace says about it.
 #[derive(Clone, Copy)]
 pub(crate) struct Envelope {
@@ -98,7 +108,14 @@ impl Environment {
             lossy: spec.faults.loss > 0 || spec.decisions.is_some(),
             groups: None,
             tracing: spec.tracing,
-            trace: Trace { nodes: n, ranks, tracing: spec.tracing, ..Trace::default() },
+            trace: Trace {
+                algorithm: spec.algorithm.clone(),
+                nodes: n,
+                channels: spec.setup.topology.channels(),
+                ranks,
+                tracing: spec.tracing,
+                ..Trace::default()
+            },
             stats: Stats::default(),
             detector: spec.detector,
             linger: spec.linger,
@@ -136,6 +153,12 @@ impl Environment {
     #[inline(always)]
     pub(crate) fn pop(&mut self) -> Option<(Key, NodeId, Pending)> {
         self.queue.pop()
+    }
+
+    /// The messages on their way, each with its sender and its receiver.
+    pub(crate) fn messages(&self) -> impl Iterator<Item = (NodeId, NodeId, Handle)> {
+        let scheduled = self.queue.iter().filter_map(|(key, to, pending)| pending.message(key, to));
+        scheduled.chain(self.course.iter().flat_map(|course| course.messages()))
     }
 
     /// When the next event happens.
@@ -323,6 +346,7 @@ impl Executor<'_> {
                 label,
                 bytes,
                 copy,
+                !message.is_app(),
             ));
             if environment.tracing == Tracing::Full {
                 environment.trace.messages.push(json(message.contents()));

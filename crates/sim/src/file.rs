@@ -4,7 +4,7 @@
 
 use std::fmt::{self, Write};
 
-use conclave_protocol::{Mark, NodeId, Property, Ranks, Time};
+use conclave_protocol::{Family, Mark, NodeId, Note, Property, Ranks, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
@@ -12,8 +12,9 @@ use thiserror::Error;
 use crate::{End, Event, Outcome, Owner, Record, RunSpec, Trace};
 
 /// The latest version of the format that this program reads. It writes the first that has what a
-/// run needs: version 1, or 2 if the run follows decisions.
-pub const VERSION: u32 = 2;
+/// run needs: version 1, or 2 if the run follows decisions, or 3 if there are control messages,
+/// notes or facts.
+pub const VERSION: u32 = 3;
 
 const FORMAT: &str = "conclave-trace";
 
@@ -106,9 +107,18 @@ pub struct FileEvent {
     /// Whether a message is a further copy of a broadcast.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub copy: bool,
-    /// What a request or notice means.
+    /// Whether a message is a control message of what is wrapped around the application.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub control: bool,
+    /// What a request or notice means, if it is no note.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark: Option<Mark>,
+    /// What a family notes by a request or a notice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<FileNote>,
+    /// What is true of the whole system, a bit each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub facts: Option<u64>,
     /// When a request was due, if that was earlier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub due: Option<u64>,
@@ -126,6 +136,37 @@ pub struct FileEvent {
     /// The event's vector clock, in systems of up to 64 nodes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clock: Vec<u64>,
+}
+
+/// What a family notes of a run, as its file in the catalogue says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileNote {
+    /// What kind of thing.
+    pub what: String,
+    /// Which of several it is about.
+    pub number: u16,
+    /// Which node it is about.
+    pub who: u32,
+    /// How much or which.
+    pub value: u64,
+}
+
+impl FileNote {
+    fn new(note: Note, family: &Family) -> Self {
+        let Note { kind, number, who, value } = note;
+        let known = family.notes.get(usize::from(kind));
+        let what = known.map_or_else(|| kind.to_string(), |kind| kind.name.to_owned());
+        Self { what, number, who: who.0, value }
+    }
+
+    /// The note, if the family knows such.
+    fn note(&self, family: &Family) -> Result<Note, String> {
+        let known = family.notes.iter().position(|kind| kind.name == self.what);
+        let kind = known.and_then(|kind| u8::try_from(kind).ok());
+        let kind = kind.or_else(|| self.what.parse().ok());
+        let kind = kind.ok_or_else(|| format!("nothing notes {:?}", self.what))?;
+        Ok(Note { kind, number: self.number, who: NodeId(self.who), value: self.value })
+    }
 }
 
 /// Why a file is not a trace that can be used.
@@ -163,13 +204,19 @@ impl TraceFile {
         let clocks = clocks.into_iter().map(|clock| clock.as_slice().to_vec());
         let clocks = clocks.chain(std::iter::repeat(Vec::new()));
         let events = (0..trace.records.len()).zip(clocks).map(|(i, clock)| event(trace, i, clock));
+        let events: Vec<FileEvent> = events.collect();
+        let third = |it: &FileEvent| it.control || it.note.is_some() || it.facts.is_some();
         Self {
             format: FORMAT.to_owned(),
-            version: if spec.decisions.is_some() { 2 } else { 1 },
+            version: match &spec.decisions {
+                _ if events.iter().any(third) => 3,
+                Some(_) => 2,
+                None => 1,
+            },
             spec: spec.clone(),
             verdict: None,
             end: Some(Ending { why: trace.end, at: trace.ended.as_nanos() }),
-            events: events.collect(),
+            events,
         }
     }
 
@@ -181,6 +228,8 @@ impl TraceFile {
         let last = self.events.last().map_or(0, |event| event.at);
         let end = self.end.unwrap_or(Ending { why: End::Decisions, at: last });
         let mut trace = Trace {
+            algorithm: self.spec.algorithm.clone(),
+            channels: setup.topology.channels(),
             nodes: setup.n(),
             ranks: Ranks::new(&setup.attributes),
             end: end.why,
@@ -260,13 +309,21 @@ fn event(trace: &Trace, i: usize, clock: Vec<u64>) -> FileEvent {
     let named = |event: &str| FileEvent { event: event.to_owned(), ..base.clone() };
     let peer = |event: &str, peer: u32| FileEvent { peer: Some(peer), ..named(event) };
     let label = |label| Some(trace.name(label).to_owned());
+    let meant = |event: &str, mark: Mark| match mark {
+        Mark::Note(note) => {
+            let note = FileNote::new(note, Family::of_id(&trace.algorithm));
+            FileEvent { note: Some(note), ..named(event) }
+        }
+        mark => FileEvent { mark: Some(mark), ..named(event) },
+    };
     match record.event() {
-        Event::Send { to, serial, label: l, owner, bytes, copy } => FileEvent {
+        Event::Send { to, serial, label: l, owner, bytes, copy, control } => FileEvent {
             message: Some(serial),
             label: label(l),
             owner: Some(owner),
             bytes: (bytes > 0).then_some(bytes),
             copy,
+            control,
             data: trace.messages.get(serial as usize).and_then(|text| parse(text)),
             ..peer("send", to.0)
         },
@@ -279,9 +336,9 @@ fn event(trace: &Trace, i: usize, clock: Vec<u64>) -> FileEvent {
         Event::Timer { label: l } => FileEvent { label: label(l), ..named("timer") },
         Event::Request(mark) => {
             let due = Some(record.due()).filter(|due| *due < record.at).map(Time::as_nanos);
-            FileEvent { mark: Some(mark), due, ..named("request") }
+            FileEvent { due, ..meant("request", mark) }
         }
-        Event::Notice(mark) => FileEvent { mark: Some(mark), ..named("notice") },
+        Event::Notice(mark) => meant("notice", mark),
         Event::Crash => named("crash"),
         Event::Recover => named("recover"),
         Event::RecoverEmpty => named("recover-empty"),
@@ -295,6 +352,7 @@ fn event(trace: &Trace, i: usize, clock: Vec<u64>) -> FileEvent {
         Event::Restore(p) => peer("restore", p.0),
         Event::Join(p) => peer("join", p.0),
         Event::Leave => named("leave"),
+        Event::Facts(facts) => FileEvent { facts: Some(facts), ..named("facts") },
     }
 }
 
@@ -322,7 +380,11 @@ impl FileEvent {
         let missing = |what: &str| format!("{} says no {what}", self.event);
         let peer = || known(self.peer.ok_or_else(|| missing("peer"))?);
         let serial = || self.message.ok_or_else(|| missing("message"));
-        let mark = || self.mark.ok_or_else(|| missing("mark"));
+        let family = Family::of_id(&trace.algorithm);
+        let mark = || match (&self.note, self.mark) {
+            (Some(note), _) => note.note(family).map(Mark::Note),
+            (None, mark) => mark.ok_or_else(|| missing("mark")),
+        };
         let label = |trace: &mut Trace| match &self.label {
             Some(name) => trace.intern(name),
             None => Err(missing("label")),
@@ -337,6 +399,7 @@ impl FileEvent {
                 },
                 bytes: self.bytes.unwrap_or(0).min(Event::MOST_BYTES),
                 copy: self.copy,
+                control: self.control,
                 label: label(trace)?,
             },
             "deliver" => Event::Deliver { from: peer()?, serial: serial()?, label: label(trace)? },
@@ -365,11 +428,14 @@ impl FileEvent {
             "restore" => Event::Restore(peer()?),
             "join" => Event::Join(peer()?),
             "leave" => Event::Leave,
+            "facts" => Event::Facts(self.facts.ok_or_else(|| missing("facts"))?),
             other => return Err(format!("there is no event {other:?}")),
         };
-        if let Event::Notice(
-            Mark::Follows { leader: peer, .. } | Mark::Suspects(peer) | Mark::Trusts(peer),
-        ) = event
+        if let Event::Request(mark) | Event::Notice(mark) = event
+            && let Mark::Follows { leader: peer, .. }
+            | Mark::Suspects(peer)
+            | Mark::Trusts(peer)
+            | Mark::Note(Note { who: peer, .. }) = mark
         {
             known(peer.0)?;
         }
@@ -411,6 +477,9 @@ pub fn replay(file: &TraceFile, again: &Outcome) -> Replay {
         for event in &mut fresh {
             (event.due, event.groups) = (None, None);
         }
+    }
+    if file.version < 3 {
+        fresh.iter_mut().for_each(|event| event.control = false);
     }
     let same = file.events.iter().zip(&fresh).take_while(|(a, b)| a == b).count();
     if same == file.events.len() && same == fresh.len() {

@@ -30,7 +30,9 @@ pub use beliefs::Beliefs;
 pub use costs::{Costs, EntryCost, Handover, Percentiles};
 pub use delay::{Delay, Delays, SlowLink};
 pub use faults::{Action, Faults, Happening, Rate};
-pub use file::{Ending, FileEvent, Finding, Replay, TraceError, TraceFile, VERSION, replay};
+pub use file::{
+    Ending, FileEvent, FileNote, Finding, Replay, TraceError, TraceFile, VERSION, replay,
+};
 pub use properties::{Limits as JudgeLimits, Survey, Verdict, judge, judgeable};
 pub use quality::{Detection, Mistake, Quality};
 pub use queue::{Calendar, Class, Key};

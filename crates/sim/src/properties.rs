@@ -27,6 +27,11 @@ pub enum Verdict {
         /// In words.
         why: String,
     },
+    /// The run satisfies it, since there was nothing that it speaks of.
+    Vacuous {
+        /// What there was none of.
+        why: String,
+    },
     /// The run does not tell.
     Open {
         /// Why not.
@@ -42,7 +47,7 @@ impl Verdict {
 
     /// Whether the run satisfies the property.
     pub fn held(&self) -> bool {
-        matches!(self, Self::Held)
+        matches!(self, Self::Held | Self::Vacuous { .. })
     }
 }
 

@@ -292,7 +292,7 @@ mod tests {
 
     fn send(to: u32, bytes: u32) -> Event {
         let (to, owner) = (NodeId(to), Owner::Nobody);
-        Event::Send { to, serial: 0, label: 0, owner, bytes, copy: false }
+        Event::Send { to, serial: 0, label: 0, owner, bytes, copy: false, control: false }
     }
 
     /// Of `(when in ms, where, what)`, until 100 ms.

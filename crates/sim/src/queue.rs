@@ -155,6 +155,11 @@ impl<T> Calendar<T> {
         self.places.len()
     }
 
+    /// Everything that is pending, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Key, NodeId, &T)> {
+        self.places.iter().filter_map(|it| it.what.as_ref().map(|what| (it.key, it.node, what)))
+    }
+
     /// Schedules `what` at `node`. Nothing may be scheduled before what was popped last.
     #[inline(always)]
     pub fn push(&mut self, key: Key, node: NodeId, what: T) {

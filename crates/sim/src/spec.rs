@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use conclave_protocol::{
-    Channels, Crashes, Decision, Detector, Family, Info, NodeId, Setup, Time, Timing, Topology,
-    Unfit, What,
+    Channels, Crashes, Decision, Detector, Family, Info, Links, NodeId, Setup, Time, Timing,
+    Topology, Unfit, What,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -290,6 +290,9 @@ impl RunSpec {
             if model.channels != Channels::Lossy && lossy {
                 note("messages are lost or repeated, and it needs reliable channels".into());
             }
+        }
+        if model.links == Links::Directed && !self.setup.topology.is_strongly_connected() {
+            note("some node cannot reach all others, and it needs that".into());
         }
         if model.timing == Timing::Synchronous {
             let late = self.delays.bound().is_none_or(|bound| bound > self.setup.delay);

@@ -1,7 +1,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use conclave_protocol::{Charge, Mark, NodeId, Ranks, Time, Topology, VectorClock};
+use conclave_protocol::{Charge, Family, Mark, NodeId, Note, Ranks, Time, Topology, VectorClock};
 use serde::{Deserialize, Serialize};
 
 use crate::{Beliefs, End, Records, Tracing};
@@ -32,6 +32,9 @@ enum Kind {
     Send,
     /// A further copy of a broadcast.
     Copy,
+    /// The same of control messages.
+    Control,
+    ControlCopy,
     Deliver,
     Lose,
     Timer,
@@ -55,8 +58,14 @@ enum Kind {
     Unled,
     Suspects,
     Trusts,
+    /// What an application inside the algorithm does by itself.
+    Asks,
+    Leaves,
+    NoteRequest,
+    NoteNotice,
     OtherRequest,
     OtherNotice,
+    Facts,
 }
 
 /// What a [`Record`] says.
@@ -76,6 +85,9 @@ pub enum Event {
         bytes: u32,
         /// Whether it is a further copy of a broadcast, free on a medium that multicasts.
         copy: bool,
+        /// Whether it is a control message of what is wrapped around the application, and none of
+        /// the application's.
+        control: bool,
     },
     /// A message arrives.
     Deliver {
@@ -127,6 +139,9 @@ pub enum Event {
     Join(NodeId),
     /// The node asks to leave the group.
     Leave,
+    /// What is true of the whole system from now on, a bit each. Recorded at the node whose step
+    /// made it so, and no event of that node.
+    Facts(u64),
 }
 
 impl Event {
@@ -216,8 +231,14 @@ impl Record {
         label: u8,
         bytes: u32,
         copy: bool,
+        control: bool,
     ) -> Self {
-        let kind = if copy { Kind::Copy } else { Kind::Send };
+        let kind = match (copy, control) {
+            (false, false) => Kind::Send,
+            (true, false) => Kind::Copy,
+            (false, true) => Kind::Control,
+            (true, true) => Kind::ControlCopy,
+        };
         let high = owner | (bytes >> 16) << Owner::BITS;
         let bytes = bytes as u16;
         Self { at, node, lamport, peer: to.0, low: serial, high, bytes, kind, label }
@@ -274,8 +295,9 @@ impl Record {
         let with = |kind| Self { kind, ..blank };
         let peer = |kind, peer: NodeId| Self { kind, peer: peer.0, ..blank };
         match event {
-            Event::Send { to, serial, label, owner, bytes, copy } => {
-                Self::send(at, node, lamport, to, serial, owner.pack(), label, bytes, copy)
+            Event::Send { to, serial, label, owner, bytes, copy, control } => {
+                let owner = owner.pack();
+                Self::send(at, node, lamport, to, serial, owner, label, bytes, copy, control)
             }
             Event::Deliver { from, serial, label } => {
                 Self::deliver(at, node, lamport, from, serial, label)
@@ -284,8 +306,8 @@ impl Record {
                 Self { kind: Kind::Lose, peer: to.0, low: serial, label, ..blank }
             }
             Event::Timer { label } => Self { kind: Kind::Timer, label, ..blank },
-            Event::Request(mark) => blank.marked(mark, Kind::OtherRequest),
-            Event::Notice(mark) => blank.marked(mark, Kind::OtherNotice),
+            Event::Request(mark) => blank.marked(mark, true),
+            Event::Notice(mark) => blank.marked(mark, false),
             Event::Crash => with(Kind::Crash),
             Event::Recover => with(Kind::Recover),
             Event::RecoverEmpty => with(Kind::RecoverEmpty),
@@ -297,16 +319,21 @@ impl Record {
             Event::Restore(p) => peer(Kind::Restore, p),
             Event::Join(p) => peer(Kind::Join, p),
             Event::Leave => with(Kind::Leave),
+            Event::Facts(facts) => blank.wide_of(Kind::Facts, facts),
         }
     }
 
-    fn marked(self, mark: Mark, other: Kind) -> Self {
-        let wide =
-            |kind, value: u64| Self { kind, low: value as u32, high: (value >> 32) as u32, ..self };
+    fn wide_of(self, kind: Kind, value: u64) -> Self {
+        Self { kind, low: value as u32, high: (value >> 32) as u32, ..self }
+    }
+
+    fn marked(self, mark: Mark, request: bool) -> Self {
+        let wide = |kind, value: u64| self.wide_of(kind, value);
+        let either = |of_request, of_notice| if request { of_request } else { of_notice };
         match mark {
-            Mark::Asked => Self { kind: Kind::Asked, ..self },
+            Mark::Asked => Self { kind: either(Kind::Asked, Kind::Asks), ..self },
             Mark::Entered { token } => wide(Kind::Entered, token),
-            Mark::Left => Self { kind: Kind::Left, ..self },
+            Mark::Left => Self { kind: either(Kind::Left, Kind::Leaves), ..self },
             Mark::Lost => Self { kind: Kind::Lost, ..self },
             Mark::Called => Self { kind: Kind::Called, ..self },
             Mark::Follows { leader, epoch } => {
@@ -315,7 +342,13 @@ impl Record {
             Mark::Unled => Self { kind: Kind::Unled, ..self },
             Mark::Suspects(peer) => Self { kind: Kind::Suspects, peer: peer.0, ..self },
             Mark::Trusts(peer) => Self { kind: Kind::Trusts, peer: peer.0, ..self },
-            Mark::Other => Self { kind: other, ..self },
+            Mark::Note(Note { kind, number, who, value }) => Self {
+                peer: who.0,
+                bytes: number,
+                label: kind,
+                ..wide(either(Kind::NoteRequest, Kind::NoteNotice), value)
+            },
+            Mark::Other => Self { kind: either(Kind::OtherRequest, Kind::OtherNotice), ..self },
         }
     }
 
@@ -323,14 +356,16 @@ impl Record {
     pub fn event(&self) -> Event {
         let (peer, serial, label) = (NodeId(self.peer), self.low, self.label);
         let wide = self.wide();
+        let note = || Mark::Note(Note { kind: label, number: self.bytes, who: peer, value: wide });
         match self.kind {
-            Kind::Send | Kind::Copy => Event::Send {
+            Kind::Send | Kind::Copy | Kind::Control | Kind::ControlCopy => Event::Send {
                 to: peer,
                 serial,
                 label,
                 owner: Owner::unpack(self.high & Owner::NOBODY),
                 bytes: self.high >> Owner::BITS << 16 | u32::from(self.bytes),
-                copy: self.kind == Kind::Copy,
+                copy: matches!(self.kind, Kind::Copy | Kind::ControlCopy),
+                control: matches!(self.kind, Kind::Control | Kind::ControlCopy),
             },
             Kind::Deliver => Event::Deliver { from: peer, serial, label },
             Kind::Lose => Event::Lose { to: peer, serial, label },
@@ -349,6 +384,10 @@ impl Record {
             Kind::Asked => Event::Request(Mark::Asked),
             Kind::Left => Event::Request(Mark::Left),
             Kind::Called => Event::Request(Mark::Called),
+            Kind::Asks => Event::Notice(Mark::Asked),
+            Kind::Leaves => Event::Notice(Mark::Left),
+            Kind::NoteRequest => Event::Request(note()),
+            Kind::NoteNotice => Event::Notice(note()),
             Kind::OtherRequest => Event::Request(Mark::Other),
             Kind::Entered => Event::Notice(Mark::Entered { token: wide }),
             Kind::Lost => Event::Notice(Mark::Lost),
@@ -357,6 +396,7 @@ impl Record {
             Kind::Suspects => Event::Notice(Mark::Suspects(peer)),
             Kind::Trusts => Event::Notice(Mark::Trusts(peer)),
             Kind::OtherNotice => Event::Notice(Mark::Other),
+            Kind::Facts => Event::Facts(wide),
         }
     }
 }
@@ -364,8 +404,12 @@ impl Record {
 /// A run, event by event, and how it ended: all that a judge has to know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
+    /// The id of the algorithm.
+    pub algorithm: String,
     /// How many nodes took part.
     pub nodes: u32,
+    /// How many links there were, each direction counted.
+    pub channels: u64,
     /// How good a leader each would be.
     pub ranks: Ranks,
     /// How far what happened was recorded.
@@ -449,6 +493,11 @@ impl Trace {
         Beliefs::of(self)
     }
 
+    /// A note in words.
+    pub fn words(&self, note: &Note) -> String {
+        Family::of_id(&self.algorithm).words(note)
+    }
+
     /// The name behind a label.
     pub fn name(&self, label: u8) -> &str {
         self.labels.get(usize::from(label)).map_or("?", AsRef::as_ref)
@@ -473,6 +522,8 @@ impl Trace {
                     },
                     // Not an event of the sender: the network's doing, noted where it began.
                     Event::Lose { .. } => {}
+                    // No event of any node.
+                    Event::Facts(_) => {}
                     _ => clock.tick(record.node),
                 }
                 clock.clone()
@@ -489,6 +540,7 @@ mod tests {
     fn a_record_takes_32_bytes_and_gives_back_what_was_put_in() {
         assert_eq!(size_of::<Record>(), 32);
         let big = 0x1234_5678_9abc_def0;
+        let note = Note { kind: 3, number: 0xabcd, who: NodeId(9), value: big };
         let events = [
             Event::Send {
                 to: NodeId(3),
@@ -497,6 +549,7 @@ mod tests {
                 owner: Owner::Node(NodeId(7)),
                 bytes: 12,
                 copy: true,
+                control: false,
             },
             Event::Send {
                 to: NodeId(3),
@@ -505,6 +558,7 @@ mod tests {
                 owner: Owner::Next,
                 bytes: Event::MOST_BYTES,
                 copy: false,
+                control: true,
             },
             Event::Send {
                 to: NodeId(3),
@@ -512,7 +566,8 @@ mod tests {
                 label: 2,
                 owner: Owner::Nobody,
                 bytes: 65_536,
-                copy: false,
+                copy: true,
+                control: true,
             },
             Event::Send {
                 to: NodeId(3),
@@ -521,6 +576,7 @@ mod tests {
                 owner: Owner::Node(NodeId(Topology::MOST_NODES - 1)),
                 bytes: 65_535,
                 copy: false,
+                control: false,
             },
             Event::Deliver { from: NodeId(1), serial: 4, label: 1 },
             Event::Lose { to: NodeId(1), serial: 4, label: 1 },
@@ -534,6 +590,11 @@ mod tests {
             Event::Notice(Mark::Unled),
             Event::Notice(Mark::Suspects(NodeId(2))),
             Event::Notice(Mark::Other),
+            Event::Notice(Mark::Asked),
+            Event::Notice(Mark::Left),
+            Event::Request(Mark::Note(note)),
+            Event::Notice(Mark::Note(note)),
+            Event::Facts(big),
             Event::Crash,
             Event::Partition(7),
             Event::Suspect(NodeId(6)),

@@ -103,15 +103,15 @@ impl Agenda {
 
     /// When the application at `node` makes a request that means `mark`; `None` if it does not.
     pub(crate) fn when(&mut self, node: NodeId, mark: Mark, now: Time) -> Option<Time> {
-        match mark {
-            Mark::Asked | Mark::Called | Mark::Other => self.next_ask(node, now),
-            _ => Some(self.next_leave(node, now)),
+        match mark.is_ask() {
+            true => self.next_ask(node, now),
+            false => Some(self.next_leave(node, now)),
         }
     }
 
     /// `node` has made the request that `when` announced.
     pub(crate) fn asked(&mut self, node: NodeId, mark: Mark) {
-        if !matches!(mark, Mark::Asked | Mark::Called | Mark::Other) {
+        if !mark.is_ask() {
             return;
         }
         if let Some(i) = self.next_planned(node) {

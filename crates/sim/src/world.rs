@@ -86,6 +86,10 @@ pub struct World {
     plan: Vec<Action>,
     /// How many of these the run waits for; the rest came by chance.
     planned: usize,
+    /// Who acted last.
+    actor: NodeId,
+    /// Whether the algorithm has facts to be recorded, and those that were recorded last.
+    facts: Option<Option<u64>>,
 }
 
 /// Faults at random are drawn ahead for this long at most: a quarter of an hour.
@@ -114,6 +118,8 @@ impl World {
             planned,
             topology,
             environment: Environment::new(spec),
+            actor: NodeId(0),
+            facts: None,
         };
         for (i, happening) in plan.iter().enumerate() {
             let pending = Pending::Happening(i as u32);
@@ -126,6 +132,9 @@ impl World {
             world.boot(id, true);
         }
         world.environment.note_served();
+        let tells = world.host.facts(&mut std::iter::empty()).is_some();
+        world.facts = (tells && spec.tracing >= Tracing::Events).then_some(None);
+        world.note_facts();
         world
     }
 
@@ -173,6 +182,32 @@ impl World {
 
     /// Carries out the next event. Returns why there is none, when there is none.
     pub fn step(&mut self) -> Option<End> {
+        let end = self.advance();
+        if self.facts.is_some() {
+            self.note_facts();
+        }
+        end
+    }
+
+    /// Records what is true of the whole system, if that has changed.
+    #[cold]
+    fn note_facts(&mut self) {
+        let Some(recorded) = self.facts else { return };
+        let paused = self.topology.nodes().zip(&self.nodes);
+        let paused = paused.flat_map(|(id, node)| {
+            let backlog = node.backlog.iter().flat_map(|backlog| backlog.iter());
+            backlog.filter_map(move |(key, pending)| pending.message(*key, id))
+        });
+        let facts = self.host.facts(&mut self.environment.messages().chain(paused));
+        if let Some(facts) = facts.filter(|facts| recorded != Some(*facts)) {
+            let lamport = self.nodes[self.actor.index()].lamport;
+            let (now, event) = (self.environment.now, Event::Facts(facts));
+            self.environment.trace.records.push(Record::new(now, self.actor, lamport, event));
+            self.facts = Some(Some(facts));
+        }
+    }
+
+    fn advance(&mut self) -> Option<End> {
         let environment = &mut self.environment;
         let until = environment.end;
         if until != Time::MAX && environment.next_at().is_some_and(|at| at > until) {
@@ -211,7 +246,7 @@ impl World {
                     match mark {
                         Mark::Asked => node.outstanding = true,
                         // Asked and finished at once, as far as serving goes.
-                        Mark::Called | Mark::Other => environment.close(),
+                        _ if mark.is_ask() => environment.close(),
                         _ if std::mem::take(&mut node.outstanding) => environment.close(),
                         _ => {}
                     }
@@ -457,6 +492,7 @@ impl World {
         cause: u32,
         rule: impl FnOnce(&mut dyn Host, Turn<'_>, &mut dyn Outside) -> bool,
     ) {
+        self.actor = id;
         if self.environment.course.is_some() {
             return self.apply_decided(id, cause, rule);
         }

@@ -44,7 +44,7 @@ pub(crate) fn local(
         standing: Standing {
             follows: standing.follows.map(|leader| names[leader.index()]),
             suspects: mask(standing.suspects, names),
-            ..*standing
+            ..standing.clone()
         },
         told: mask(local.told, names),
         clock: local.clock,
@@ -77,6 +77,7 @@ pub(crate) fn envelope(
         msg: numbered.renamed(Kind::Message, envelope.msg, names)?,
         knows: request_mask(envelope.knows, names, requests),
         owner: envelope.owner,
+        carried: envelope.carried,
     })
 }
 

@@ -11,6 +11,9 @@ pub(crate) struct Scene<'s> {
     shape: &'s Shape,
     state: &'s [u32],
     opinions: &'s [Opinion],
+    words: &'s [Vec<u64>],
+    history: &'s [u64],
+    facts: Option<u64>,
     global: GlobalMeta,
     /// The nodes that are up, those that wait for the critical section and those inside, one bit
     /// each.
@@ -57,9 +60,16 @@ impl Worker<'_> {
             waiting |= u32::from(local.waiting) << node;
             inside |= u32::from(local.inside) << node;
         }
-        let global = self.global(state[self.shape.global_slot()]);
-        let (shape, opinions) = (self.shape, &self.opinions);
-        Scene { shape, state, opinions, global, up, waiting, inside, step }
+        let global_id = state[self.shape.global_slot()];
+        let global = self.global(global_id);
+        let shape = self.shape;
+        let facts = match shape.watch.facts {
+            true => self.lock().facts(state, &shape.links, shape.n),
+            false => None,
+        };
+        let (opinions, words) = (&self.opinions, &self.words);
+        let history = self.histories.get(global_id as usize).map_or(&[][..], |history| history);
+        Scene { shape, state, opinions, words, history, facts, global, up, waiting, inside, step }
     }
 
     /// The properties of states that this one violates, as places in the list of them.
@@ -150,6 +160,23 @@ impl Now for Scene<'_> {
     fn suspected_by(&self, node: NodeId) -> Those<'_> {
         Those::Bits(self.opinion(node).suspects)
     }
+
+    fn noted(&self, node: NodeId) -> &[u64] {
+        let local = self.state[node.index()] as usize;
+        self.words.get(local).map_or(&[], |words| words)
+    }
+
+    fn history(&self) -> &[u64] {
+        self.history
+    }
+
+    fn channels(&self) -> u64 {
+        self.shape.channels
+    }
+
+    fn facts(&self) -> Option<u64> {
+        self.facts
+    }
 }
 
 /// What a stored graph knows of a state: who waits and who is inside, sixteen bits each.
@@ -202,5 +229,21 @@ impl Now for Labelled {
 
     fn suspected_by(&self, _: NodeId) -> Those<'_> {
         Those::NOBODY
+    }
+
+    fn noted(&self, _: NodeId) -> &[u64] {
+        &[]
+    }
+
+    fn history(&self) -> &[u64] {
+        &[]
+    }
+
+    fn channels(&self) -> u64 {
+        0
+    }
+
+    fn facts(&self) -> Option<u64> {
+        None
     }
 }

@@ -127,6 +127,9 @@ impl<'a> Worker<'a> {
             let (kind, after, happening) = (own.kind, own.after, own.happening);
             self.owns.push(Own { kind, after, happening, steps });
         }
+        if self.shape.watch.words.is_some() {
+            put(&mut self.words, id, space.nodes.words(id).to_vec());
+        }
         drop(space);
         let meta = LocalMeta {
             known: true,
@@ -162,14 +165,15 @@ impl<'a> Worker<'a> {
             self.sends.extend(step.sends.iter().map(|(to, envelope)| (slot(*to), *envelope)));
             let sent = &self.sends[first_send as usize..];
             let twice = (1..sent.len()).any(|i| sent[..i].iter().any(|(it, _)| *it == sent[i].0));
-            let keeps = watch.tokens || watch.epochs || watch.owners;
+            let remembers = watch.words.is_some();
+            let keeps = watch.tokens || watch.epochs || watch.owners || remembers;
             self.steps.push(StepMeta {
                 local: step.local,
                 first_send,
                 sends: u8::try_from(sent.len()).expect("a step sends fewer than 256 messages"),
                 twice,
                 touches: keeps && !step.marks.is_empty() || step.pending > 0,
-                tells: !step.marks.is_empty() || watch.suspects,
+                tells: !step.marks.is_empty() || watch.suspects || remembers || watch.facts,
             });
         }
     }
@@ -213,6 +217,9 @@ impl<'a> Worker<'a> {
             apart: global.apart,
             pending: global.pending,
         };
+        if self.shape.watch.words.is_some() {
+            put(&mut self.histories, id, global.history);
+        }
         put(&mut self.globals, id, meta);
         meta
     }

@@ -84,6 +84,10 @@ impl Worker<'_> {
             });
         }
         *flags |= TELLS;
+        // What leaves the memory of the family as it is may not do so after another step.
+        if self.steps[step as usize].touches && self.shape.watch.words.is_some() {
+            *flags |= TOUCHES;
+        }
         if global != old {
             *flags |= TOUCHES;
             self.change(print, slot, old, global);

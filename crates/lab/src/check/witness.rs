@@ -2,7 +2,7 @@
 
 use conclave_check::{CheckSpec, Violation};
 use conclave_protocol::{Info, Mark, NodeId, Property, Time, What};
-use conclave_sim::{Event, Finding, Outcome, RunSpec, TraceFile, Tracing};
+use conclave_sim::{Event, Finding, Outcome, RunSpec, Trace, TraceFile, Tracing};
 
 use crate::report::Remark;
 use crate::{Refusal, simulate};
@@ -108,7 +108,7 @@ impl Witness {
             let node = record.node;
             let cause = match record.event() {
                 Event::Notice(mark) => {
-                    consequences.extend(consequence(mark, node));
+                    consequences.extend(consequence(mark, node, trace));
                     continue;
                 }
                 Event::Crash if !text.is_empty() => {
@@ -125,6 +125,7 @@ impl Witness {
                 Event::Request(Mark::Asked) => format!("{node} asks"),
                 Event::Request(Mark::Left) => format!("{node} leaves"),
                 Event::Request(Mark::Called) => format!("{node} calls an election"),
+                Event::Request(Mark::Note(note)) => format!("{node} {}", trace.words(&note)),
                 _ => continue,
             };
             if text.is_empty() {
@@ -146,7 +147,7 @@ impl Witness {
 }
 
 /// What an application is told, as something that the node does.
-fn consequence(mark: Mark, node: NodeId) -> Option<String> {
+fn consequence(mark: Mark, node: NodeId, trace: &Trace) -> Option<String> {
     Some(match mark {
         Mark::Entered { token } => format!("enters with token {token}"),
         Mark::Lost => "has its grant revoked".to_owned(),
@@ -155,6 +156,9 @@ fn consequence(mark: Mark, node: NodeId) -> Option<String> {
         Mark::Unled => "follows nobody".to_owned(),
         Mark::Suspects(peer) => format!("suspects {peer}"),
         Mark::Trusts(peer) => format!("trusts {peer}"),
-        Mark::Asked | Mark::Left | Mark::Called | Mark::Other => return None,
+        Mark::Note(note) => trace.words(&note),
+        Mark::Asked => "asks".to_owned(),
+        Mark::Left => "leaves".to_owned(),
+        Mark::Called | Mark::Other => return None,
     })
 }

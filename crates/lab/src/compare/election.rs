@@ -217,8 +217,8 @@ fn broken(info: &'static Info, spec: &RunSpec, outcome: &Outcome) -> Option<Stri
     let wanted = [Property::LeaderKnown, Property::OneLeader, Property::BestLeads];
     let promised = wanted.into_iter().filter(|property| info.holds.contains(property));
     promised.into_iter().find_map(|property| match judge(property, &outcome.trace, limits) {
-        conclave_sim::Verdict::Held => None,
+        verdict if verdict.held() => None,
         conclave_sim::Verdict::Violated { why, .. } => Some(format!("{property}: {why}")),
-        conclave_sim::Verdict::Open { .. } => Some(format!("{property}: it never comes to rest")),
+        _ => Some(format!("{property}: it never comes to rest")),
     })
 }

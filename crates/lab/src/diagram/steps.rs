@@ -79,6 +79,10 @@ pub(super) fn steps(trace: &Trace) -> Vec<Step> {
                 let again = !delivered.insert(serial);
                 steps.push(Step { again, ..fresh(Some(event)) });
             }
+            // What is true of all belongs to the step that made it so.
+            (Event::Facts(_), _) => steps.iter_mut().last().into_iter().for_each(|step| {
+                step.records.end = i + 1;
+            }),
             _ => steps.push(fresh(Some(event))),
         }
     }
@@ -95,7 +99,7 @@ impl Step {
     pub(super) fn words(&self, trace: &Trace, ascii: bool) -> Vec<Piece> {
         let mut words = Vec::new();
         words.extend(self.cause.and_then(|cause| of_cause(cause, trace)));
-        words.extend(self.notices.iter().map(|&mark| of_notice(mark, self.node)));
+        words.extend(self.notices.iter().map(|&mark| of_notice(mark, self.node, trace)));
         words.extend(self.of_sends(trace, ascii));
         words
     }
@@ -132,6 +136,7 @@ fn of_cause(cause: Event, trace: &Trace) -> Option<Piece> {
         Event::Request(Mark::Asked) => plain("asks"),
         Event::Request(Mark::Left) => plain("LEAVES"),
         Event::Request(Mark::Called) => plain("calls"),
+        Event::Request(Mark::Note(note)) => plain(&trace.words(&note)),
         Event::Request(_) => plain("request"),
         Event::Timer { label } => plain(&format!("timer {}", trace.name(label))),
         Event::Crash => bad("CRASHES"),
@@ -147,12 +152,13 @@ fn of_cause(cause: Event, trace: &Trace) -> Option<Piece> {
         | Event::Send { .. }
         | Event::Lose { .. }
         | Event::Notice(_)
+        | Event::Facts(_)
         | Event::Partition(_)
         | Event::Heal => None,
     }
 }
 
-fn of_notice(mark: Mark, node: NodeId) -> Piece {
+fn of_notice(mark: Mark, node: NodeId, trace: &Trace) -> Piece {
     let (tone, text) = match mark {
         Mark::Entered { token } => (Tone::Good, format!("ENTERS #{token}")),
         Mark::Lost => (Tone::Bad, "REVOKED".to_owned()),
@@ -161,9 +167,10 @@ fn of_notice(mark: Mark, node: NodeId) -> Piece {
         Mark::Unled => (Tone::Strong, "follows nobody".to_owned()),
         Mark::Suspects(peer) => (Tone::Bad, format!("suspects {peer}")),
         Mark::Trusts(peer) => (Tone::Strong, format!("trusts {peer}")),
-        Mark::Asked | Mark::Left | Mark::Called | Mark::Other => {
-            (Tone::Strong, "notice".to_owned())
-        }
+        Mark::Note(note) => (Tone::Strong, trace.words(&note)),
+        Mark::Asked => (Tone::Strong, "asks".to_owned()),
+        Mark::Left => (Tone::Strong, "LEAVES".to_owned()),
+        Mark::Called | Mark::Other => (Tone::Strong, "notice".to_owned()),
     };
     Piece { tone, text }
 }

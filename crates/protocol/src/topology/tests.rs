@@ -29,6 +29,8 @@ fn links_are_those_between_neighbours() {
             let linked = shape.nodes().filter(|&b| a != b && shape.linked(a, b));
             assert!(linked.eq(shape.neighbors(a)), "{shape} at {a}");
         }
+        let each = shape.nodes().map(|node| shape.neighbors(node).count() as u64);
+        assert_eq!(shape.channels(), each.sum(), "{shape}");
     }
 }
 

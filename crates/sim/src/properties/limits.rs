@@ -83,7 +83,7 @@ impl Longest {
             Event::Notice(Mark::Entered { .. }) => {
                 self.entered.insert(node, now);
             }
-            Event::Request(Mark::Left) | Event::Notice(Mark::Lost) | Event::Crash => {
+            Event::Request(Mark::Left) | Event::Notice(Mark::Left | Mark::Lost) | Event::Crash => {
                 self.stay = self.stay.max(since(self.entered.remove(&node), now));
             }
             _ => {}

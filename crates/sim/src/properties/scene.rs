@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use conclave_protocol::{Mark, NodeId, Now, Those, Time, VectorClock};
+use conclave_protocol::{Mark, NodeId, Now, Those, Time, VectorClock, Watch};
 
 use crate::{Event, Record, Trace};
 
@@ -22,6 +22,19 @@ pub(super) struct Scene<'a> {
     rivals: Option<(NodeId, NodeId, u64)>,
     groups: Option<&'a [u32]>,
     suspects: BTreeMap<NodeId, BTreeMap<NodeId, Time>>,
+    facts: Option<u64>,
+    memory: Option<Memory>,
+}
+
+/// What the family remembers of the run.
+struct Memory {
+    watch: &'static Watch,
+    nodes: Vec<Vec<u64>>,
+    system: Vec<u64>,
+    /// What goes with each message of the application.
+    carried: BTreeMap<u32, Vec<u64>>,
+    /// Who is in the step that such a message caused, who sent that, and its number.
+    using: Option<(NodeId, NodeId, u32)>,
 }
 
 /// Which request happened before which.
@@ -34,8 +47,20 @@ struct Order {
 
 impl<'a> Scene<'a> {
     /// The beginning of a run; whether the order of requests is watched takes time.
-    pub(super) fn new(trace: &'a Trace, places: u32, ordered: bool) -> Self {
+    pub(super) fn new(
+        trace: &'a Trace,
+        places: u32,
+        ordered: bool,
+        watch: Option<&'static Watch>,
+    ) -> Self {
         let nodes = trace.nodes as usize;
+        let memory = |watch| Memory {
+            watch,
+            nodes: vec![Vec::new(); nodes],
+            system: Vec::new(),
+            carried: BTreeMap::new(),
+            using: None,
+        };
         let order = || Order {
             clocks: vec![VectorClock::new(nodes); nodes],
             sent: BTreeMap::new(),
@@ -56,6 +81,8 @@ impl<'a> Scene<'a> {
             rivals: None,
             groups: None,
             suspects: BTreeMap::new(),
+            facts: None,
+            memory: watch.map(memory),
         }
     }
 
@@ -65,8 +92,9 @@ impl<'a> Scene<'a> {
         if let Some(order) = &mut self.order {
             order.see(node, event);
         }
+        let noted = self.memory.as_mut().is_some_and(|memory| memory.see(node, event));
         match event {
-            Event::Request(Mark::Asked) => {
+            Event::Request(Mark::Asked) | Event::Notice(Mark::Asked) => {
                 self.waiting.insert(node, at);
             }
             Event::Notice(Mark::Entered { token }) => {
@@ -76,7 +104,7 @@ impl<'a> Scene<'a> {
                 self.stale = high.map(|high| (node, token, high));
                 self.high = self.high.max(Some(token));
             }
-            Event::Request(Mark::Left) => {
+            Event::Request(Mark::Left) | Event::Notice(Mark::Left) => {
                 self.inside.remove(&node);
             }
             Event::Notice(Mark::Lost) => {
@@ -116,8 +144,51 @@ impl<'a> Scene<'a> {
             Event::Resume => {
                 self.paused.remove(&node);
             }
-            _ => return false,
+            Event::Facts(facts) => self.facts = Some(facts),
+            _ => return noted,
         }
+        true
+    }
+
+    /// The step is over. Returns whether something has changed by that.
+    pub(super) fn end_step(&mut self) -> bool {
+        self.memory.as_mut().is_some_and(Memory::end_step)
+    }
+
+    /// Whether facts were recorded.
+    pub(super) fn has_facts(&self) -> bool {
+        self.facts.is_some()
+    }
+}
+
+impl Memory {
+    fn see(&mut self, node: NodeId, event: Event) -> bool {
+        let words = &mut self.nodes[node.index()];
+        match event {
+            Event::Send { serial, control: false, .. } => {
+                self.carried.insert(serial, (self.watch.carries)(words));
+                false
+            }
+            Event::Deliver { from, serial, .. } => {
+                self.using = self.carried.contains_key(&serial).then_some((node, from, serial));
+                false
+            }
+            Event::Notice(mark) => {
+                (self.watch.see)(words, node, &mark);
+                (self.watch.see_all)(&mut self.system, node, &mark);
+                true
+            }
+            Event::Crash if self.watch.forgets => {
+                words.clear();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn end_step(&mut self) -> bool {
+        let Some((node, from, serial)) = self.using.take() else { return false };
+        (self.watch.arrives)(&mut self.nodes[node.index()], from, &self.carried[&serial]);
         true
     }
 }
@@ -136,9 +207,11 @@ impl Order {
             },
             // Not an event of the sender: the network's doing, noted where it began.
             Event::Lose { .. } => {}
+            // No event of any node.
+            Event::Facts(_) => {}
             _ => clock.tick(node),
         }
-        if event == Event::Request(Mark::Asked) {
+        if matches!(event, Event::Request(Mark::Asked) | Event::Notice(Mark::Asked)) {
             self.asked.insert(node, clock.clone());
         }
     }
@@ -193,5 +266,21 @@ impl Now for Scene<'_> {
 
     fn suspected_by(&self, node: NodeId) -> Those<'_> {
         self.suspects.get(&node).map_or(Those::NOBODY, Those::Since)
+    }
+
+    fn noted(&self, node: NodeId) -> &[u64] {
+        self.memory.as_ref().map_or(&[], |memory| &memory.nodes[node.index()])
+    }
+
+    fn history(&self) -> &[u64] {
+        self.memory.as_ref().map_or(&[], |memory| &memory.system)
+    }
+
+    fn channels(&self) -> u64 {
+        self.trace.channels
+    }
+
+    fn facts(&self) -> Option<u64> {
+        self.facts
     }
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use conclave_protocol::{Lasting, Law, Owed, Promise, Property, Says, Time, names};
+use conclave_protocol::{Family, Lasting, Law, Mark, Owed, Promise, Property, Says, Time, names};
 
 use super::limits::Longest;
 use super::scene::Scene;
 use super::{Verdict, open, violated};
 use crate::costs::Meter;
-use crate::{Costs, End, Event, Trace, Tracing};
+use crate::{Costs, End, Event, Record, Trace, Tracing};
 
 /// A vector clock for every message takes too much memory beyond so many components.
 const COMPARABLE: usize = 20_000_000;
@@ -36,6 +36,8 @@ struct Case {
     found: Option<(usize, String)>,
     /// Of what must not last: since when it has.
     since: Option<Time>,
+    /// Whether there was anything that it speaks of.
+    about: bool,
 }
 
 impl<'a> Survey<'a> {
@@ -44,10 +46,14 @@ impl<'a> Survey<'a> {
         let ordered = properties.contains(&Property::FcfsHappenedBefore);
         let size = trace.records.len().saturating_mul(trace.nodes as usize);
         let ordered = ordered && size <= COMPARABLE;
-        let case = |&property| Case { promise: Promise::of(property), found: None, since: None };
+        let case = |&property| {
+            let promise = Promise::of(property);
+            Case { promise, found: None, since: None, about: promise.about.is_none() }
+        };
+        let watch = properties.iter().find_map(|property| Family::watch_of(*property));
         let mut survey = Self {
             trace,
-            scene: Scene::new(trace, places, ordered),
+            scene: Scene::new(trace, places, ordered, watch),
             cases: properties.iter().map(case).collect(),
             ordered,
             disturbed: Time::ZERO,
@@ -56,7 +62,8 @@ impl<'a> Survey<'a> {
             costs: Costs::default(),
         };
         let mut meter = Meter::new(trace);
-        for (number, record) in trace.records.iter().enumerate() {
+        let mut records = trace.records.iter().enumerate().peekable();
+        while let Some((number, record)) = records.next() {
             let event = record.event();
             meter.see(number, record, event);
             survey.longest.see(record, event);
@@ -65,12 +72,29 @@ impl<'a> Survey<'a> {
             } else if matches!(event, Event::Request(_)) {
                 survey.asked = record.at;
             }
-            if survey.scene.see(record, event) {
+            if let Event::Request(mark) | Event::Notice(mark) = event {
+                survey.cases.iter_mut().for_each(|it| it.hear(&mark));
+            }
+            let mut changed = survey.scene.see(record, event);
+            let goes_on = |next: &Record| {
+                let effect = matches!(
+                    next.event(),
+                    Event::Send { .. } | Event::Notice(_) | Event::Lose { .. }
+                );
+                effect && next.node == record.node
+            };
+            if watch.is_some() && !records.peek().is_some_and(|(_, next)| goes_on(next)) {
+                changed |= survey.scene.end_step();
+            }
+            if changed {
                 survey.cases.iter_mut().for_each(|it| it.look(&survey.scene, number, record.at));
             }
         }
         for record in trace.latest.iter().flatten().chain(&trace.network) {
             survey.scene.see(record, record.event());
+            if let Event::Notice(mark) = record.event() {
+                survey.cases.iter_mut().for_each(|it| it.hear(&mark));
+            }
         }
         survey.longest.end(trace.ended);
         survey.costs = meter.costs(trace);
@@ -94,16 +118,27 @@ impl<'a> Survey<'a> {
     /// the model needs, nothing having been done to the system meanwhile.
     pub fn verdict(&self, property: Property, patience: Duration) -> Verdict {
         let case = self.cases.iter().find(|case| case.promise.property == property);
-        let Some(Case { promise, found, since }) = case else {
-            return open("the run was not judged by it");
-        };
+        let Some(case) = case else { return open("the run was not judged by it") };
+        match (self.judged(case, patience), case.promise.about) {
+            (Verdict::Held, Some((_, why))) if !case.about => Verdict::Vacuous { why: why.into() },
+            (verdict, _) => verdict,
+        }
+    }
+
+    fn judged(&self, case: &Case, patience: Duration) -> Verdict {
+        let Case { promise, found, since, .. } = case;
         if self.trace.tracing < Tracing::Events && !promise.counted {
             return open("the run was not recorded");
+        }
+        if promise.facts && !self.scene.has_facts() {
+            return open("the trace does not say what is true of the whole system");
         }
         // Decisions that come to an end say nothing about those that could have followed.
         let patience = if self.trace.end == End::Decisions { Duration::MAX } else { patience };
         match &promise.says {
-            Says::Always(_) if property == Property::FcfsHappenedBefore && !self.ordered => {
+            Says::Always(_)
+                if promise.property == Property::FcfsHappenedBefore && !self.ordered =>
+            {
                 open("the run is too large to compare all its requests")
             }
             Says::Always(_) => match found {
@@ -164,6 +199,11 @@ impl<'a> Survey<'a> {
 }
 
 impl Case {
+    /// An application has said or heard something.
+    fn hear(&mut self, mark: &Mark) {
+        self.about |= self.promise.about.is_some_and(|(which, _)| which(mark));
+    }
+
     /// Something has changed.
     fn look(&mut self, scene: &Scene<'_>, record: usize, at: Time) {
         match &self.promise.says {

@@ -21,7 +21,7 @@ fn follow(leader: u32, epoch: u64) -> Event {
 
 fn send(to: u32, serial: u32) -> Event {
     let (label, owner, bytes, copy) = (0, Owner::Nobody, 0, false);
-    Event::Send { to: NodeId(to), serial, label, owner, bytes, copy }
+    Event::Send { to: NodeId(to), serial, label, owner, bytes, copy, control: false }
 }
 
 fn deliver(from: u32, serial: u32) -> Event {
@@ -45,7 +45,8 @@ fn verdict(property: Property, trace: &Trace) -> Verdict {
 
 #[track_caller]
 fn held(property: Property, trace: &Trace) {
-    assert_eq!(verdict(property, trace), Verdict::Held, "{property}");
+    let verdict = verdict(property, trace);
+    assert!(verdict.held(), "{property}: {verdict:?}");
 }
 
 #[track_caller]

@@ -70,6 +70,7 @@ impl World {
             + self.nodes.iter().map(|node| node.timers.len()).sum::<usize>();
         let course = self.course();
         course.most = course.most.max(pending);
+        self.note_facts();
         Ok(())
     }
 

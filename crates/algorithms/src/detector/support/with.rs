@@ -102,6 +102,13 @@ impl<D: Algorithm + Protocol<Stable = Never>, P: Protocol> Protocol for With<D, 
             Msg::App(msg) => P::charge(msg, from, to),
         }
     }
+
+    fn is_app(msg: &Self::Msg) -> bool {
+        match msg {
+            Msg::Detector(_) => false,
+            Msg::App(msg) => P::is_app(msg),
+        }
+    }
 }
 
 /// Runs a rule of the protocol.

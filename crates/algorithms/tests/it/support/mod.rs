@@ -43,7 +43,7 @@ pub(crate) fn topology(entry: &dyn Algorithm, n: u32, seed: u64) -> Topology {
     let links = entry.info().model.links;
     let names: &[&str] = match links {
         Links::Tree => &["line", "star", "binary", "tree"],
-        Links::Graph => &["grid", "geometric", "tree", "complete", "star"],
+        Links::Graph | Links::Directed => &["grid", "geometric", "tree", "complete", "star"],
         Links::Space => &["grid", "geometric", "geometric3"],
         Links::Keys => &["dht"],
         Links::Complete | Links::Ring => return Topology::of(links, n),
