@@ -1,9 +1,9 @@
-//! Voting sets: whom each node asks for permission, so that no two can have it at once.
+//! Voting sets: the nodes that each node asks for permission, so that no two can have it at once.
 //!
-//! A family gives every node a set of voters. Whoever has all the votes of its set may enter.
-//! As any two sets share a voter, and a voter votes for one at a time, only one node can.
+//! A family gives every node a set of voters. A node that has all the votes of its set may enter.
+//! As any two sets share a voter, and a voter votes for one node at a time, only one node can.
 //! The sets should be small, for they are what an entry costs, and equally large and equally
-//! used, for then nobody does more work than the others.
+//! used, for then no node does more work than the others.
 
 mod plane;
 
@@ -35,8 +35,8 @@ enum Rule {
     Shifted(Vec<u32>),
     /// By its row and column in a square of this side.
     Grid(u32),
-    /// It is everybody.
-    Everybody,
+    /// It is all nodes.
+    All,
 }
 
 /// How a family of voting sets is made.
@@ -91,7 +91,7 @@ impl Quorums {
                 let column = (0..side).map(|k| id % side + k * side);
                 row.chain(column).map(NodeId).collect()
             }
-            Rule::Everybody => (0..n).map(NodeId).collect(),
+            Rule::All => (0..n).map(NodeId).collect(),
         }
     }
 
@@ -105,10 +105,10 @@ impl Quorums {
         (0..self.n).map(|id| (NodeId(id), self.of(NodeId(id))))
     }
 
-    /// Asks everybody. No family that anyone would choose, but the one of algorithms that are
+    /// Every set is all nodes. Larger than voting needs, but the family of algorithms that are
     /// content with any majority of the answers.
-    pub(crate) fn everybody(n: u32) -> Self {
-        Self { n, size: n as usize, rule: Rule::Everybody }
+    pub(crate) fn all(n: u32) -> Self {
+        Self { n, size: n as usize, rule: Rule::All }
     }
 
     fn projective_plane(n: u32) -> Result<Self, Unfit> {

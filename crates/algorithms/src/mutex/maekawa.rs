@@ -3,11 +3,11 @@
 //! votes for one node at a time, and for the next when that one has left.
 //!
 //! Two nodes cannot both be inside: the voter they share has one vote, and gets it back only when
-//! its owner leaves. The vote is the only lock. A node that votes for itself has given its vote
-//! away like any other, and that is why it has to ask itself too.
+//! the node voted for leaves. The vote is the only lock. A node that votes for itself has given its
+//! vote away like any other, which is why a node asks itself too.
 //!
 //! Requests are numbered by a logical clock. The number tells a vote for this request from a vote
-//! for the last; who is older plays no part. A voter passes on the highest fencing token that it
+//! for the last; which is older plays no part. A voter passes on the highest fencing token that it
 //! has heard of with its vote; the entrant takes one more, and leaves that with its voters.
 //!
 //! # Rules
@@ -17,31 +17,31 @@
 //!    end of the queue.
 //! 3. `Reply`: enter when every voter has replied.
 //! 4. Release: send `Release` to every voter, oneself included.
-//! 5. Voter, on `Release` from the one voted for: vote for the first in the queue, if any.
+//! 5. Voter, on `Release` from the node voted for: vote for the first in the queue, if any.
 //!
 //! # Cost
 //!
 //! With sets of K voters, itself included, a lone entry takes exactly 3(K − 1) messages: 2(K − 1)
 //! to enter, in two hops, and K − 1 to leave. From one to the next it is two hops if the voter they
 //! share is a third node, and one if it is one of the two. K is about √N, so this is fewer than the
-//! 2(N − 1) of asking everybody from five nodes on.
+//! 2(N − 1) of asking every other node from five nodes on.
 //!
 //! # Known failures
 //!
 //! It deadlocks: three nodes that ask at once can each have one vote and wait for another's.
 //! Voting in the order of timestamps does not help, since a vote once given is not taken back
-//! (`mutex/maekawa-ts-queue`); `mutex/maekawa-sanders` takes it back. A crashed voter blocks all
-//! whose sets contain it, and nobody else. A crash inside the critical section, or the loss of
-//! one message, blocks whoever needs the votes concerned. A node that does not ask itself lets
-//! others in beside it (`mutex/maekawa-literal-003`).
+//! (`mutex/maekawa-ts-queue`); `mutex/maekawa-sanders` takes it back. A crashed voter blocks the
+//! nodes whose sets contain it, and no others. A crash inside the critical section, or the loss of
+//! one message, blocks every node that needs the votes concerned. A node that does not ask itself
+//! lets others in beside it (`mutex/maekawa-literal-003`).
 
 use std::collections::VecDeque;
 
 use conclave_protocol::claims::Check;
 use conclave_protocol::theory::{Case, Experiment, Fits, Further, Given};
 use conclave_protocol::{
-    Charge, Ctx, Entry, Info, Lamport, Model, Mutant, Never, NodeId, NodeSet, Property, Protocol,
-    Setup, Stamp, Topology, Unfit,
+    Charge, Ctx, Entry, Lamport, Model, Never, NodeId, NodeSet, Property, Protocol, Setup, Stamp,
+    Topology, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
@@ -68,16 +68,6 @@ enum Phase {
     Inside { asked: Stamp, token: u64 },
 }
 
-/// Who votes for whom, and which of the rules are spoilt.
-#[derive(Clone, Debug)]
-pub struct Config {
-    quorums: Quorums,
-    /// Nodes do not ask themselves; instead, they do not vote while inside.
-    own_vote_free: bool,
-    /// Rule 2 keeps the queue in the order of timestamps.
-    oldest_first: bool,
-}
-
 /// What nodes send each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Msg {
@@ -102,139 +92,27 @@ pub enum Msg {
     },
 }
 
-fn config(setup: &Setup) -> Result<Config, Unfit> {
-    let quorums = quorum::chosen(setup)?;
-    Ok(Config { quorums, own_vote_free: false, oldest_first: false })
+/// Which nodes vote for which, and what is wrong with the rules in a mutant.
+#[derive(Clone, Debug)]
+pub struct Config {
+    quorums: Quorums,
+    mutation: Option<Mutation>,
 }
 
-const PLANES: Further = &[
-    &[("N", 21), ("K", 5)],
-    &[("N", 31), ("K", 6)],
-    &[("N", 57), ("K", 8)],
-    &[("N", 73), ("K", 9)],
-];
-const SQUARES: Further = &[&[("N", 25), ("s", 5)], &[("N", 36), ("s", 6)], &[("N", 81), ("s", 9)]];
-
-/// Point 1 of the Fano plane is inside, and the given node waits.
-fn handover_of_voters(given: &Given, waiter: u32) -> Vec<Experiment> {
-    let fano = Setup::new(Topology::complete(7)).with("quorum", "projective-plane");
-    vec![given.together(fano, &[(0, 0), (waiter, 10)])]
+/// What is wrong in a mutant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mutation {
+    /// Rule 1 does not ask the node itself; instead, rule 2 does not vote while inside.
+    OwnVoteFree,
+    /// Rule 2 keeps the queue in the order of timestamps.
+    OldestFirst,
 }
 
-/// The basic algorithm.
-pub static PLAIN: Entry<Maekawa> = Entry {
-    info: Info {
-        id: "mutex/maekawa",
-        title: "Maekawa's voting",
-        summary: "ask a set of about √N voters that meets every other's; can deadlock",
-        source: "Maekawa. A √N algorithm for mutual exclusion in decentralized systems. \
-                 ACM TOCS 3(2), 1985",
-        text: include_str!("maekawa.rs"),
-        model: Model::FIFO,
-        holds: &[Property::Exclusion, Property::FenceOrder],
-        fails: &[
-            (
-                Property::NoDeadlock,
-                "three nodes ask at once; each votes for itself and waits for the next",
-            ),
-            (
-                Property::NoStarvation,
-                "three nodes ask at once; each votes for itself and waits for the next",
-            ),
-            (
-                Property::FcfsHappenedBefore,
-                "a request that is slow to reach the shared voter comes second there",
-            ),
-            (
-                Property::FcfsTimestamp,
-                "a request that is slow to reach the shared voter comes second there",
-            ),
-        ],
-        options: &[quorum::QUORUM],
-        mutant: None,
-        claims: &[
-            Check::new(3, SAFE).requests(2),
-            Check::new(4, SAFE),
-            Check::new(3, &[Property::NoDeadlock]).fails(6),
-            Check::new(3, &[Property::NoStarvation]).fails(6),
-            Check::new(4, &[Property::FcfsHappenedBefore]).fails(21),
-            Check::unchecked(&[Property::FcfsTimestamp], NO_STAMPS),
-        ],
-        cases: &[
-            Case::new("idle-projective", PLANES, |given| {
-                given
-                    .lone_each(given.complete().with("quorum", "projective-plane"), 0..given.n("N"))
-            })
-            .fits(&[Fits::LONE]),
-            Case::new("idle-grid", SQUARES, |given| {
-                given.lone_each(given.complete().with("quorum", "grid"), 0..given.n("N"))
-            }),
-            // The Fano plane of the theory counts its points from one.
-            Case::new("handover-third-party-voter", &[], |given| handover_of_voters(given, 4)),
-            Case::new("handover-own-voter", &[], |given| handover_of_voters(given, 3)),
-        ],
-        ..Info::EMPTY
-    },
-    config,
-    clients: Entry::<Maekawa>::everyone,
-};
-
-/// A node does not ask itself.
-pub static LITERAL_003: Entry<Maekawa> = Entry {
-    info: Info {
-        id: "mutex/maekawa-literal-003",
-        title: "Maekawa's voting, own vote not taken",
-        summary: "nodes ask only others; who merely waits still votes for somebody else",
-        holds: &[],
-        mutant: Some(Mutant {
-            of: "mutex/maekawa",
-            defect: "a node asks all voters but itself, so a set that it shares only in itself \
-                     protects nothing; and what it queues while inside is never served",
-            breaks: Property::Exclusion,
-        }),
-        claims: &[
-            Check::new(2, &[Property::Exclusion]).fails(6),
-            Check::new(3, &[Property::NoDeadlock]).fails(7),
-            Check::new(3, &[Property::NoStarvation]).fails(7),
-            Check::new(3, &[Property::FcfsHappenedBefore]).fails(5),
-            Check::unchecked(&[Property::FcfsTimestamp], NO_STAMPS),
-        ],
-        deep: &[],
-        cases: &[],
-        ..PLAIN.info
-    },
-    config: |setup| Ok(Config { own_vote_free: true, ..config(setup)? }),
-    ..PLAIN
-};
-
-/// Voters keep their queues in the order of timestamps.
-pub static TS_QUEUE: Entry<Maekawa> = Entry {
-    info: Info {
-        id: "mutex/maekawa-ts-queue",
-        title: "Maekawa's voting, oldest first",
-        summary: "voters serve the oldest waiting request first; that does not stop deadlock",
-        holds: &[Property::Exclusion, Property::FenceOrder],
-        mutant: Some(Mutant {
-            of: "mutex/maekawa-sanders",
-            defect: "queues are ordered by timestamp, but a vote given to a younger request is \
-                     not taken back",
-            breaks: Property::NoDeadlock,
-        }),
-        claims: &[
-            Check::new(3, SAFE).requests(2),
-            Check::new(4, SAFE),
-            Check::new(3, &[Property::NoDeadlock]).fails(6),
-            Check::new(3, &[Property::NoStarvation]).fails(6),
-            Check::new(4, &[Property::FcfsHappenedBefore]).fails(15),
-            Check::unchecked(&[Property::FcfsTimestamp], NO_STAMPS),
-        ],
-        deep: &[],
-        cases: &[],
-        ..PLAIN.info
-    },
-    config: |setup| Ok(Config { oldest_first: true, ..config(setup)? }),
-    ..PLAIN
-};
+impl Config {
+    fn is(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
+    }
+}
 
 impl Protocol for Maekawa {
     type Config = Config;
@@ -256,14 +134,18 @@ impl Protocol for Maekawa {
 
     fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
         match (request, &self.phase) {
+            // Rule 1.
             (Request::Acquire, _) => {
+                ctx.rule(1);
                 let asked = self.clock.tick(ctx.me);
                 let voters = voters(ctx);
                 ctx.multicast(voters.iter(), Msg::Request { asked });
                 self.phase = Phase::Waiting { asked, missing: voters, highest: 0 };
                 self.enter_if_all_voted(ctx);
             }
+            // Rule 4.
             (Request::Release, &Phase::Inside { asked, token }) => {
+                ctx.rule(4);
                 self.phase = Phase::Outside;
                 ctx.multicast(voters(ctx).iter(), Msg::Release { asked, token });
             }
@@ -273,29 +155,35 @@ impl Protocol for Maekawa {
 
     fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
         match msg {
+            // Rule 2.
             Msg::Request { asked } => {
+                ctx.rule(2);
                 self.clock.observe(asked);
                 let inside = matches!(self.phase, Phase::Inside { .. });
-                if self.voted_for.is_none() && !(ctx.config.own_vote_free && inside) {
+                if self.voted_for.is_none() && !(ctx.config.is(Mutation::OwnVoteFree) && inside) {
                     self.vote(asked, ctx);
                 } else {
                     self.queue.push_back(asked);
-                    if ctx.config.oldest_first {
+                    if ctx.config.is(Mutation::OldestFirst) {
                         self.queue.make_contiguous().sort_unstable();
                     }
                 }
             }
+            // Rule 3.
             Msg::Reply { asked, highest } => {
                 if let Phase::Waiting { asked: mine, missing, highest: known } = &mut self.phase
                     && *mine == asked
                 {
+                    ctx.rule(3);
                     missing.remove(from);
                     *known = highest.max(*known);
                     self.enter_if_all_voted(ctx);
                 }
             }
+            // Rule 5.
             Msg::Release { asked, token } => {
                 if self.voted_for == Some(asked) {
+                    ctx.rule(5);
                     self.highest = token.max(self.highest);
                     self.voted_for = None;
                     if let Some(next) = self.queue.pop_front() {
@@ -331,11 +219,145 @@ impl Maekawa {
     }
 }
 
-/// Whom this node asks.
+/// The nodes that this one asks.
 fn voters(ctx: &Ctx<Maekawa>) -> NodeSet {
     let mut voters = ctx.config.quorums.of(ctx.me);
-    if ctx.config.own_vote_free {
+    if ctx.config.is(Mutation::OwnVoteFree) {
         voters.remove(ctx.me);
     }
     voters
+}
+
+const PLANES: Further = &[
+    &[("N", 21), ("K", 5)],
+    &[("N", 31), ("K", 6)],
+    &[("N", 57), ("K", 8)],
+    &[("N", 73), ("K", 9)],
+];
+const SQUARES: Further = &[&[("N", 25), ("s", 5)], &[("N", 36), ("s", 6)], &[("N", 81), ("s", 9)]];
+
+/// Point 1 of the Fano plane is inside, and the given node waits.
+fn handover_of_voters(given: &Given, waiter: u32) -> Vec<Experiment> {
+    let fano = Setup::new(Topology::complete(7)).with("quorum", "projective-plane");
+    vec![given.together(fano, &[(0, 0), (waiter, 10)])]
+}
+
+/// The basic algorithm.
+pub static PLAIN: Entry<Maekawa> = Entry::new("mutex/maekawa", "Maekawa's voting", config)
+    .summary("ask a set of about √N voters that meets every other's; can deadlock")
+    .source(
+        "Maekawa. A √N algorithm for mutual exclusion in decentralized systems. ACM TOCS 3(2), \
+         1985",
+    )
+    .text(include_str!("maekawa.rs"))
+    .model(Model::FIFO)
+    .holds(SAFE)
+    .fails(&[
+        (
+            Property::NoDeadlock,
+            "three nodes ask at once; each votes for itself and waits for the next",
+        ),
+        (
+            Property::NoStarvation,
+            "three nodes ask at once; each votes for itself and waits for the next",
+        ),
+        (
+            Property::FcfsHappenedBefore,
+            "a request that is slow to reach the shared voter comes second there",
+        ),
+        (
+            Property::FcfsTimestamp,
+            "a request that is slow to reach the shared voter comes second there",
+        ),
+    ])
+    .options(&[quorum::QUORUM])
+    .claims(&[
+        Check::new(3, SAFE).requests(2),
+        Check::new(4, SAFE),
+        Check::new(3, &[Property::NoDeadlock]).fails(6),
+        Check::new(3, &[Property::NoStarvation]).fails(6),
+        Check::new(4, &[Property::FcfsHappenedBefore]).fails(21),
+        Check::unchecked(&[Property::FcfsTimestamp], NO_STAMPS),
+    ])
+    .cases(&[
+        Case::new("idle-projective", PLANES, |given| {
+            given.lone_each(given.complete().with("quorum", "projective-plane"), 0..given.n("N"))
+        })
+        .fits(&[Fits::LONE]),
+        Case::new("idle-grid", SQUARES, |given| {
+            given.lone_each(given.complete().with("quorum", "grid"), 0..given.n("N"))
+        }),
+        // The Fano plane of the theory counts its points from one.
+        Case::new("handover-third-party-voter", &[], |given| handover_of_voters(given, 4)),
+        Case::new("handover-own-voter", &[], |given| handover_of_voters(given, 3)),
+    ]);
+
+fn config(setup: &Setup) -> Result<Config, Unfit> {
+    Ok(Config { quorums: quorum::chosen(setup)?, mutation: None })
+}
+
+fn spoilt(setup: &Setup, mutation: Mutation) -> Result<Config, Unfit> {
+    Ok(Config { mutation: Some(mutation), ..config(setup)? })
+}
+
+/// A node does not ask itself.
+pub static LITERAL_003: Entry<Maekawa> = PLAIN
+    .variant("mutex/maekawa-literal-003", "Maekawa's voting, own vote not taken")
+    .summary("nodes ask only others; who merely waits still votes for somebody else")
+    .mutant(
+        "mutex/maekawa",
+        "a node asks all voters but itself, so a set that it shares only in itself protects \
+         nothing; and what it queues while inside is never served",
+        Property::Exclusion,
+    )
+    .config(|setup| spoilt(setup, Mutation::OwnVoteFree))
+    .claims(&[
+        Check::new(2, &[Property::Exclusion]).fails(6),
+        Check::new(3, &[Property::NoDeadlock]).fails(7),
+        Check::new(3, &[Property::NoStarvation]).fails(7),
+        Check::new(3, &[Property::FcfsHappenedBefore]).fails(5),
+        Check::unchecked(&[Property::FcfsTimestamp], NO_STAMPS),
+    ]);
+
+/// Voters keep their queues in the order of timestamps.
+pub static TS_QUEUE: Entry<Maekawa> = PLAIN
+    .variant("mutex/maekawa-ts-queue", "Maekawa's voting, oldest first")
+    .summary("voters serve the oldest waiting request first; that does not stop deadlock")
+    .mutant(
+        "mutex/maekawa-sanders",
+        "queues are ordered by timestamp, but a vote given to a younger request is not taken back",
+        Property::NoDeadlock,
+    )
+    .holds(SAFE)
+    .config(|setup| spoilt(setup, Mutation::OldestFirst))
+    .claims(&[
+        Check::new(3, SAFE).requests(2),
+        Check::new(4, SAFE),
+        Check::new(3, &[Property::NoDeadlock]).fails(6),
+        Check::new(3, &[Property::NoStarvation]).fails(6),
+        Check::new(4, &[Property::FcfsHappenedBefore]).fails(15),
+        Check::unchecked(&[Property::FcfsTimestamp], NO_STAMPS),
+    ]);
+
+#[cfg(test)]
+mod tests {
+    use conclave_protocol::{Bench, Effect};
+
+    use super::*;
+
+    #[test]
+    fn a_voter_has_one_vote_and_passes_it_on_when_it_comes_back() {
+        let mut bench = Bench::complete(&PLAIN, 7);
+        let [first, second] = [1, 3].map(|node| Stamp { time: 1, node: NodeId(node) });
+        let reply = |asked: Stamp, highest| {
+            [Effect::Send { to: asked.node, msg: Msg::Reply { asked, highest } }]
+        };
+        let voted = bench.at(0).message(1, Msg::Request { asked: first });
+        assert_eq!(voted, reply(first, 0));
+        assert_eq!(bench.at(0).message(3, Msg::Request { asked: second }), []);
+        // Rule 5: the next entrant learns the token that the first entrant got.
+        let passed_on = bench.at(0).message(1, Msg::Release { asked: first, token: 4 });
+        assert_eq!(passed_on, reply(second, 4));
+        assert_eq!(bench.at(0).rules(), [5]);
+    }
 }

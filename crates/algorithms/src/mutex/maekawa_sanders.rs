@@ -3,15 +3,15 @@
 //! one still needs the vote; a node that knows it will not get all its votes soon yields those
 //! it is inquired about. To know that, it has to be told of every vote it is not getting: `Fail`.
 //!
-//! It is as safe as plain voting: a vote goes to another only when its owner has left or has
-//! given it back, and nobody gives votes back once inside.
+//! It is as safe as plain voting: a vote goes to another request only when the node that has it has
+//! left or has given it back, and a node inside gives no vote back.
 //!
 //! It is live because every request in a queue has been told `Fail`, or has yielded, unless it is
 //! older than all that the voter knows, and then the vote is being inquired about. Follow the
-//! chain "waits for a vote that is held by": as long as nobody on it has failed, its requests get
-//! younger and younger, so it ends; at its end somebody has failed and yields, or has all its
-//! votes and will leave. This needs a **second `Fail`**: a request that was the oldest, and so
-//! was told nothing, has to be told when a still older one arrives.
+//! chain "waits for a vote that is held by": as long as no node on it has failed, its requests get
+//! younger and younger, so it ends; the node at its end has failed and yields, or has all its votes
+//! and will leave. This needs a **second `Fail`**: a request that was the oldest, and so was told
+//! nothing, has to be told when a still older one arrives.
 //!
 //! A voter passes on the highest fencing token that it has heard of with its vote; the entrant
 //! takes one more, and leaves that with its voters.
@@ -20,13 +20,13 @@
 //!
 //! 1. Acquire: tick the clock and send `Request` with its time to every voter, oneself included.
 //! 2. Voter, on `Request`: if the vote is free, give it, with `Grant`. Else queue the request by
-//!    age. If the vote's owner or the head of the queue is older, send `Fail` to the newcomer.
+//!    age. If the request voted for or the head of the queue is older, send `Fail` to the newcomer.
 //!    If not, it is the oldest of all: send `Fail` to the former head, if that was older than the
-//!    vote's owner; and send `Inquire` to the owner, unless that has been done.
+//!    request voted for; and send `Inquire` to the latter, unless that has been done.
 //! 3. `Grant`: enter when every voter has granted.
 //! 4. `Fail`: note it; yield as in rule 6.
 //! 5. `Inquire` while waiting: note it; yield as in rule 6. Inside, `Release` will answer it.
-//! 6. If some voter failed us, or has had its vote back: send `Yield` to every voter that has
+//! 6. If a voter has failed us, or has had its vote back: send `Yield` to every voter that has
 //!    inquired.
 //! 7. Voter, on `Yield`: put the request back into the queue and vote for the oldest there.
 //! 8. Release: send `Release` to every voter; a voter then votes for the oldest in its queue.
@@ -39,16 +39,16 @@
 //!
 //! With sets of K voters, a lone entry takes exactly 3(K − 1) messages and two hops. Under
 //! contention each request causes at a voter one `Fail`, or at most `Inquire`, `Yield` and a second
-//! `Grant`: never more than 6(K − 1) an entry on average, and about 4(K − 1) when everybody always
-//! wants in.
+//! `Grant`: never more than 6(K − 1) an entry on average, and about 4(K − 1) when every node
+//! requests again as soon as it has left.
 //!
 //! # Known failures
 //!
 //! Requests are not served in order: one that is slow to reach a voter is overtaken there by
-//! younger ones. A crashed voter blocks all whose sets contain it, and nobody else. A crash
-//! inside, or while holding a vote, blocks all who need it, and so does the loss of a message.
-//! Without the second `Fail` some runs get stuck (`mutex/maekawa-sanders-one-fail`), and so they
-//! do without numbers where messages overtake each other.
+//! younger ones. A crashed voter blocks the nodes whose sets contain it, and no others. A crash
+//! inside, or of a node that has votes, blocks all that need them, and so does the loss of a
+//! message. Without the second `Fail` some runs get stuck (`mutex/maekawa-sanders-one-fail`), and
+//! so they do without numbers where messages overtake each other.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -56,8 +56,7 @@ use std::mem;
 use conclave_protocol::claims::Check;
 use conclave_protocol::theory::{Case, Fits, QUORUMS};
 use conclave_protocol::{
-    Charge, Ctx, Entry, Info, Lamport, Model, Mutant, Never, NodeId, Opt, Property, Protocol,
-    Setup, Stamp, Unfit,
+    Charge, Ctx, Entry, Lamport, Model, Never, NodeId, Opt, Property, Protocol, Setup, Stamp, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
@@ -95,7 +94,7 @@ enum Answer {
     None,
     /// We have its vote, the one with this number.
     Granted { number: u64 },
-    /// Somebody older is before us.
+    /// An older request is before ours.
     Failed,
     /// We have given the vote back.
     Yielded,
@@ -107,39 +106,12 @@ struct Voter {
     lock: Option<Stamp>,
     /// Requests that wait for it, the oldest first.
     queue: BTreeSet<Stamp>,
-    /// Whether the vote's owner has been asked to give it back.
+    /// Whether the node that has the vote has been asked to give it back.
     inquired: bool,
     /// How often the vote was given, if votes are numbered.
     votes: u64,
     /// The highest fencing token heard of.
     highest: u64,
-}
-
-/// Who votes for whom, and which variant of the rules is in force.
-#[derive(Clone, Debug)]
-pub struct Config {
-    quorums: Quorums,
-    /// So many votes are enough to enter.
-    needed: usize,
-    /// So many voters must have failed us before we yield.
-    refusals: usize,
-    /// Votes are numbered, for links that do not keep order.
-    numbered: bool,
-    /// Rule 2 leaves out the `Fail` to the former head.
-    one_fail: bool,
-}
-
-impl Config {
-    /// Every vote of the set is needed, so a single refusal is reason to yield.
-    pub(super) fn unanimous(quorums: Quorums) -> Self {
-        let needed = quorums.size();
-        Self::any(quorums, needed, 1)
-    }
-
-    /// Any `needed` votes of the set will do, and nobody yields before `refusals` are refused.
-    pub(super) fn any(quorums: Quorums, needed: usize, refusals: usize) -> Self {
-        Self { quorums, needed, refusals, numbered: false, one_fail: false }
-    }
 }
 
 /// What nodes send each other.
@@ -159,14 +131,14 @@ pub enum Msg {
         /// The highest fencing token the voter knows.
         highest: u64,
     },
-    /// Somebody older is before you.
+    /// An older request is before yours.
     Fail {
         /// The request that has to wait.
         asked: Stamp,
         /// The number of the latest vote.
         number: u64,
     },
-    /// Somebody older has come: do you still need my vote?
+    /// An older request has come: do you still need my vote?
     Inquire {
         /// The request that has it.
         asked: Stamp,
@@ -187,111 +159,42 @@ pub enum Msg {
     },
 }
 
-const NUMBERED: Opt = Opt {
-    name: "numbered",
-    default: "false",
-    help: "number the votes, so that messages may overtake each other",
-};
-
-fn config(setup: &Setup) -> Result<Config, Unfit> {
-    let numbered = setup.option(NUMBERED.name, false)?;
-    Ok(Config { numbered, ..Config::unanimous(quorum::chosen(setup)?) })
+/// Which nodes vote for which, and which variant of the rules is in force.
+#[derive(Clone, Debug)]
+pub struct Config {
+    quorums: Quorums,
+    /// So many votes are enough to enter.
+    needed: usize,
+    /// So many voters must have failed us before we yield.
+    refusals: usize,
+    /// Votes are numbered, for links that do not keep order.
+    numbered: bool,
+    mutation: Option<Mutation>,
 }
 
-/// The deadlock-free algorithm.
-pub static PLAIN: Entry<MaekawaSanders> = Entry {
-    info: Info {
-        id: "mutex/maekawa-sanders",
-        title: "Maekawa's voting without deadlock",
-        summary: "voters take votes back for older requests; every loser is told",
-        source: "Sanders. The information structure of distributed mutual exclusion algorithms. \
-                 ACM TOCS 5(3), 1987",
-        text: include_str!("maekawa_sanders.rs"),
-        model: Model::FIFO,
-        holds: &[
-            Property::Exclusion,
-            Property::NoDeadlock,
-            Property::NoStarvation,
-            Property::FenceOrder,
-        ],
-        fails: &[
-            (
-                Property::FcfsHappenedBefore,
-                "p0's request is slow to reach the shared voter p1; p4 hears of it, asks later, \
-                 and gets all its votes first",
-            ),
-            (
-                Property::FcfsTimestamp,
-                "when all seven of the smallest plane ask at once, p1 enters first, not p0",
-            ),
-        ],
-        options: &[quorum::QUORUM, NUMBERED],
-        mutant: None,
-        claims: &[
-            Check::new(3, LOCK).requests(2),
-            Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(16),
-            Check::unchecked(&[Property::FcfsTimestamp], NO_STAMPS),
-        ],
-        deep: &[Check::new(4, LOCK)],
-        cases: &[
-            Case::new("idle", QUORUMS, |given| given.lone_each(given.quorums(), 0..given.n("N")))
-                .fits(&[Fits::LONE]),
-            Case::new("contended-bound", QUORUMS, |given| given.every_load(&given.quorums()))
-                .fits(&[Fits::AT_MOST]),
-        ],
-        ..Info::EMPTY
-    },
-    config,
-    clients: Entry::<MaekawaSanders>::everyone,
-};
+/// What is wrong in a mutant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mutation {
+    /// Rule 2 leaves out the `Fail` to the former head.
+    OneFail,
+}
 
-/// With numbered votes, for links that do not keep order.
-pub static NUMBERED_VOTES: Entry<MaekawaSanders> = Entry {
-    info: Info {
-        id: "mutex/maekawa-sanders-numbered",
-        title: "Maekawa's voting without deadlock or order",
-        summary: "numbered votes tell which grant an inquiry or a failure is about",
-        model: Model::RELIABLE,
-        options: &[quorum::QUORUM],
-        claims: &[
-            Check::new(3, LOCK).requests(2),
-            Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(15),
-            Check::unchecked(&[Property::FcfsTimestamp], NO_STAMPS),
-        ],
-        deep: &[Check::new(4, LOCK)],
-        cases: &[],
-        ..PLAIN.info
-    },
-    config: |setup| Ok(Config { numbered: true, ..config(setup)? }),
-    ..PLAIN
-};
+impl Config {
+    /// Every vote of the set is needed, so a single refusal is a reason to yield.
+    pub(super) fn unanimous(quorums: Quorums) -> Self {
+        let needed = quorums.size();
+        Self::any(quorums, needed, 1)
+    }
 
-/// Without the second `Fail`.
-pub static ONE_FAIL: Entry<MaekawaSanders> = Entry {
-    info: Info {
-        id: "mutex/maekawa-sanders-one-fail",
-        title: "Maekawa's voting, one Fail short",
-        summary: "who was the oldest is not told when a still older request arrives",
-        holds: &[Property::Exclusion, Property::FenceOrder],
-        mutant: Some(Mutant {
-            of: "mutex/maekawa-sanders",
-            defect: "rule 2 sends no Fail to a former head of the queue, which then keeps votes \
-                     that it is inquired about",
-            breaks: Property::NoDeadlock,
-        }),
-        claims: &[
-            Check::new(3, SAFE).requests(2),
-            Check::new(4, &[Property::NoDeadlock]).fails(13),
-            Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(16),
-            Check::unchecked(&[Property::FcfsTimestamp], NO_STAMPS),
-        ],
-        deep: &[],
-        cases: &[],
-        ..PLAIN.info
-    },
-    config: |setup| Ok(Config { one_fail: true, ..config(setup)? }),
-    ..PLAIN
-};
+    /// Any `needed` votes of the set will do, and no node yields before `refusals` are refused.
+    pub(super) fn any(quorums: Quorums, needed: usize, refusals: usize) -> Self {
+        Self { quorums, needed, refusals, numbered: false, mutation: None }
+    }
+
+    fn is(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
+    }
+}
 
 impl Protocol for MaekawaSanders {
     type Config = Config;
@@ -308,14 +211,18 @@ impl Protocol for MaekawaSanders {
     fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
         let voters = ctx.config.quorums.of(ctx.me);
         match (request, &self.phase) {
+            // Rule 1.
             (Request::Acquire, _) => {
+                ctx.rule(1);
                 let asked = self.clock.tick(ctx.me);
                 let answers = voters.iter().map(|voter| (voter, Answer::None)).collect();
                 let inquiries = BTreeMap::new();
                 self.phase = Phase::Waiting { asked, answers, inquiries, highest: 0 };
                 ctx.multicast(voters.iter(), Msg::Request { asked });
             }
+            // Rule 8.
             (Request::Release, &Phase::Inside { asked, token }) => {
+                ctx.rule(8);
                 self.phase = Phase::Outside;
                 ctx.multicast(voters.iter(), Msg::Release { asked, token });
             }
@@ -355,13 +262,21 @@ impl MaekawaSanders {
         };
         let Some(answer) = answers.get_mut(&voter) else { return };
         match (msg, *answer) {
+            // Rule 3.
             (Msg::Grant { number, highest, .. }, _) => {
+                ctx.rule(3);
                 *answer = Answer::Granted { number };
                 *known = highest.max(*known);
             }
             (Msg::Fail { number, .. }, Answer::Granted { number: later }) if number < later => {}
-            (Msg::Fail { .. }, _) => *answer = Answer::Failed,
+            // Rule 4.
+            (Msg::Fail { .. }, _) => {
+                ctx.rule(4);
+                *answer = Answer::Failed;
+            }
+            // Rule 5.
             (Msg::Inquire { number, .. }, _) => {
+                ctx.rule(5);
                 inquiries.insert(voter, number);
             }
             (Msg::Request { .. } | Msg::Yield { .. } | Msg::Release { .. }, _) => {}
@@ -380,6 +295,7 @@ impl MaekawaSanders {
         }
     }
 
+    /// Rule 6.
     fn yield_if_refused(&mut self, ctx: &mut Ctx<Self>) {
         let Phase::Waiting { asked, answers, inquiries, .. } = &mut self.phase else { return };
         let refused = |answer: &&Answer| matches!(answer, Answer::Failed | Answer::Yielded);
@@ -388,6 +304,7 @@ impl MaekawaSanders {
         }
         for (voter, number) in mem::take(inquiries) {
             if answers.get(&voter) == Some(&Answer::Granted { number }) {
+                ctx.rule(6);
                 answers.insert(voter, Answer::Yielded);
                 ctx.send(voter, Msg::Yield { asked: *asked });
             } else if ctx.config.numbered {
@@ -399,7 +316,9 @@ impl MaekawaSanders {
 }
 
 impl Voter {
+    /// Rule 2.
     fn on_request(&mut self, asked: Stamp, ctx: &mut Ctx<MaekawaSanders>) {
+        ctx.rule(2);
         let Some(lock) = self.lock else { return self.vote(asked, ctx) };
         let head = self.queue.first().copied();
         self.queue.insert(asked);
@@ -409,7 +328,7 @@ impl Voter {
         }
         if let Some(head) = head
             && head < lock
-            && !ctx.config.one_fail
+            && !ctx.config.is(Mutation::OneFail)
         {
             self.fail(head, ctx);
         }
@@ -419,19 +338,23 @@ impl Voter {
         }
     }
 
+    /// Rule 7.
     fn on_yield(&mut self, asked: Stamp, ctx: &mut Ctx<MaekawaSanders>) {
         if self.lock == Some(asked) {
+            ctx.rule(7);
             self.queue.insert(asked);
             self.vote_for_oldest(ctx);
         }
     }
 
+    /// Rule 8.
     fn on_release(&mut self, asked: Stamp, token: u64, ctx: &mut Ctx<MaekawaSanders>) {
+        ctx.rule(8);
         self.highest = token.max(self.highest);
         if self.lock == Some(asked) {
             self.vote_for_oldest(ctx);
         } else {
-            // Who needed not all of its votes may have entered without this one.
+            // A node that needed not all of its votes may have entered without this one.
             self.queue.remove(&asked);
         }
     }
@@ -456,12 +379,91 @@ impl Voter {
     }
 }
 
+/// The deadlock-free algorithm.
+pub static PLAIN: Entry<MaekawaSanders> =
+    Entry::new("mutex/maekawa-sanders", "Maekawa's voting without deadlock", config)
+        .summary("voters take votes back for older requests; every loser is told")
+        .source(
+            "Sanders. The information structure of distributed mutual exclusion algorithms. ACM \
+             TOCS 5(3), 1987",
+        )
+        .text(include_str!("maekawa_sanders.rs"))
+        .model(Model::FIFO)
+        .holds(LOCK)
+        .fails(&[
+            (
+                Property::FcfsHappenedBefore,
+                "p0's request is slow to reach the shared voter p1; p4 hears of it, asks later, \
+                 and gets all its votes first",
+            ),
+            (
+                Property::FcfsTimestamp,
+                "when all seven of the smallest plane ask at once, p1 enters first, not p0",
+            ),
+        ])
+        .options(&[quorum::QUORUM, NUMBERED])
+        .claims(&[
+            Check::new(3, LOCK).requests(2),
+            Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(16),
+            Check::unchecked(&[Property::FcfsTimestamp], NO_STAMPS),
+        ])
+        .deep(&[Check::new(4, LOCK)])
+        .cases(&[
+            Case::new("idle", QUORUMS, |given| given.lone_each(given.quorums(), 0..given.n("N")))
+                .fits(&[Fits::LONE]),
+            Case::new("contended-bound", QUORUMS, |given| given.every_load(&given.quorums()))
+                .fits(&[Fits::AT_MOST]),
+        ]);
+
+const NUMBERED: Opt = Opt {
+    name: "numbered",
+    default: "false",
+    help: "number the votes, so that messages may overtake each other",
+};
+
+fn config(setup: &Setup) -> Result<Config, Unfit> {
+    let numbered = setup.option(NUMBERED.name, false)?;
+    Ok(Config { numbered, ..Config::unanimous(quorum::chosen(setup)?) })
+}
+
+/// With numbered votes, for links that do not keep order.
+pub static NUMBERED_VOTES: Entry<MaekawaSanders> = PLAIN
+    .variant("mutex/maekawa-sanders-numbered", "Maekawa's voting without deadlock or order")
+    .summary("numbered votes tell which grant an inquiry or a failure is about")
+    .model(Model::RELIABLE)
+    .options(&[quorum::QUORUM])
+    .config(|setup| Ok(Config { numbered: true, ..config(setup)? }))
+    .claims(&[
+        Check::new(3, LOCK).requests(2),
+        Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(15),
+        Check::unchecked(&[Property::FcfsTimestamp], NO_STAMPS),
+    ])
+    .deep(&[Check::new(4, LOCK)]);
+
+/// Without the second `Fail`.
+pub static ONE_FAIL: Entry<MaekawaSanders> = PLAIN
+    .variant("mutex/maekawa-sanders-one-fail", "Maekawa's voting, one Fail short")
+    .summary("who was the oldest is not told when a still older request arrives")
+    .mutant(
+        "mutex/maekawa-sanders",
+        "rule 2 sends no Fail to a former head of the queue, which then keeps votes that it is \
+         inquired about",
+        Property::NoDeadlock,
+    )
+    .holds(SAFE)
+    .config(|setup| Ok(Config { mutation: Some(Mutation::OneFail), ..config(setup)? }))
+    .claims(&[
+        Check::new(3, SAFE).requests(2),
+        Check::new(4, &[Property::NoDeadlock]).fails(13),
+        Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(16),
+        Check::unchecked(&[Property::FcfsTimestamp], NO_STAMPS),
+    ]);
+
 #[cfg(test)]
 mod tests {
-    use conclave_protocol::{Effect, Time, Topology};
+    use conclave_protocol::{Bench, Effect, Setup, Topology, label};
 
     use super::*;
-    use crate::quorum::Construction;
 
     fn request(time: u64, node: u32) -> Stamp {
         Stamp { time, node: NodeId(node) }
@@ -469,19 +471,16 @@ mod tests {
 
     /// What voter p0 sends when these requests reach it one after the other.
     fn answers(requests: &[Stamp]) -> Vec<(u32, &'static str)> {
-        let quorums = Quorums::new(Construction::Majority, 5).expect("it exists");
-        let (topology, config) = (Topology::complete(5), Config::unanimous(quorums));
-        let mut effects: Vec<Effect<MaekawaSanders>> = Vec::new();
-        let mut ctx = Ctx::new(NodeId(0), &topology, &config, Time::ZERO, &mut effects);
-        let mut voter = MaekawaSanders::start(None, &mut ctx);
-        for &asked in requests {
-            voter.on_message(asked.node, Msg::Request { asked }, &mut ctx);
-        }
-        let sent = effects.iter().map(|effect| match effect {
-            Effect::Send { to, msg } => (to.0, conclave_protocol::label(msg)),
+        let setup = Setup::new(Topology::complete(5)).with("quorum", "majority");
+        let mut bench = Bench::new(&PLAIN, &setup);
+        let sent = requests
+            .iter()
+            .flat_map(|&asked| bench.at(0).message(asked.node.0, Msg::Request { asked }));
+        sent.map(|effect| match effect {
+            Effect::Send { to, msg } => (to.0, label(&msg)),
             other => panic!("a voter only sends: {other:?}"),
-        });
-        sent.collect()
+        })
+        .collect()
     }
 
     #[test]
@@ -497,8 +496,23 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_twice() {
+    fn no_request_is_told_twice() {
         let sent = answers(&[request(2, 2), request(4, 4), request(1, 1)]);
         assert_eq!(sent, [(2, "Grant"), (4, "Fail"), (2, "Inquire")]);
+    }
+
+    #[test]
+    fn a_request_that_has_failed_yields_the_vote_it_is_inquired_about() {
+        let setup = Setup::new(Topology::complete(3)).with("quorum", "majority");
+        let mut bench = Bench::new(&PLAIN, &setup);
+        // p0 votes for itself, and p1 may vote for it, too.
+        bench.at(0).request(Request::Acquire);
+        let asked = request(1, 0);
+        assert_eq!(bench.at(0).message(1, Msg::Fail { asked, number: 0 }), []);
+        // Its own voter inquires for an older request, and has its vote back at once.
+        let older = bench.at(0).message(2, Msg::Request { asked: request(0, 2) });
+        let grant = Msg::Grant { asked: request(0, 2), number: 0, highest: 0 };
+        assert_eq!(older, [Effect::Send { to: NodeId(2), msg: grant }]);
+        assert_eq!(bench.at(0).rules(), [2, 5, 6, 7]);
     }
 }
