@@ -1,7 +1,7 @@
 //! Every node points to the node that, as far as it knows, was the last to ask; following the
-//! pointers leads to the one who really was. A request goes along them, and every node it passes
-//! then points to the one who asked. The last to ask keeps the token until the next one's request
-//! comes, and hands it on directly.
+//! pointers leads to the node that really was. A request goes along them, and every node it passes
+//! then points to the requester. The last to ask keeps the token until the next request comes, and
+//! hands it on directly.
 //!
 //! There is one token, so there is one inside. Each request ends at the last one before it, so
 //! requests form a chain, in which the token passes from each to the next. Pointers only ever turn
@@ -19,40 +19,36 @@
 //!
 //! # Cost
 //!
-//! 0 to N messages an entry, on average of the order of log N; the one that has the token enters
+//! 0 to N messages an entry, on average of the order of log N; the node that has the token enters
 //! for nothing. From the initial star the first request of another takes two. One hop from one to
 //! the next that waits; leaving costs nothing else.
 //!
 //! # Known failures
 //!
-//! A lost token, or the crash of its holder, stops everything. A crashed node swallows every
-//! request that comes along pointers through it. Order is that in which requests meet, not that in
-//! which they were made: of two, the one with the quicker way goes first.
+//! A lost token, or the crash of its holder, stops every node. A crashed node swallows the requests
+//! that come along pointers through it. Order is that in which requests meet, not that in which they
+//! were made: of two, the one with the quicker way goes first.
 
 use conclave_protocol::claims::Check;
 use conclave_protocol::theory::{Case, Fits, Given, SIZES};
-use conclave_protocol::{Charge, Ctx, Entry, Info, Model, Never, NodeId, Property, Protocol};
+use conclave_protocol::{
+    Charge, Ctx, Entry, Model, Never, NodeId, Property, Protocol, Setup, Unfit,
+};
 use serde::{Deserialize, Serialize};
 
-use super::{LOCK, Notice, Request};
+use super::{HOLDER, LOCK, Notice, Request};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NaimiTrehel {
     /// Probably the last to ask; `None` if it is this node.
     last: Option<NodeId>,
-    /// Who gets the token when this node leaves.
+    /// The node that gets the token when this one leaves.
     next: Option<NodeId>,
     /// Waiting or inside.
     requesting: bool,
     /// The token, if it is here: how many entries it has given.
     token: Option<u64>,
-}
-
-/// Who starts with the token.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    holder: NodeId,
 }
 
 /// What nodes send each other.
@@ -67,41 +63,11 @@ pub enum Msg {
     },
 }
 
-/// The algorithm as published.
-pub static PLAIN: Entry<NaimiTrehel> = Entry {
-    info: Info {
-        id: "mutex/naimi-trehel",
-        title: "Naimi–Tréhel",
-        summary: "ask along pointers to the last who asked; each path turns towards the asker",
-        source: "Naimi, Trehel, Arnold. A log(N) distributed mutual exclusion algorithm based on \
-                 path reversal. JPDC 34(1), 1996",
-        text: include_str!("naimi_trehel.rs"),
-        model: Model::RELIABLE,
-        holds: &[
-            Property::Exclusion,
-            Property::NoDeadlock,
-            Property::NoStarvation,
-            Property::FenceOrder,
-        ],
-        fails: &[(
-            Property::FcfsHappenedBefore,
-            "p0, inside, passes p1's request on to the last who asked, and on leaving the token to \
-             p3; p3 enters, leaves and asks again, and its request gets there first",
-        )],
-        options: &[super::HOLDER],
-        mutant: None,
-        claims: &[
-            Check::new(3, LOCK).requests(2),
-            Check::new(4, LOCK).requests(2),
-            Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(9),
-        ],
-        deep: &[Check::new(5, LOCK)],
-        cases: &[Case::new("first", SIZES, Given::lone_non_holder).fits(&[Fits::ELSEWHERE])],
-        ..Info::EMPTY
-    },
-    config: |setup| Ok(Config { holder: super::holder(setup)? }),
-    clients: Entry::<NaimiTrehel>::everyone,
-};
+/// Which node starts with the token.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    holder: NodeId,
+}
 
 impl Protocol for NaimiTrehel {
     type Config = Config;
@@ -124,14 +90,18 @@ impl Protocol for NaimiTrehel {
 
     fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
         match request {
+            // Rule 1.
             Request::Acquire => {
+                ctx.rule(1);
                 self.requesting = true;
                 match self.last.take() {
                     Some(last) => ctx.send(last, Msg::Request(ctx.me)),
                     None => self.enter(ctx),
                 }
             }
+            // Rule 4.
             Request::Release => {
+                ctx.rule(4);
                 self.requesting = false;
                 if let Some(next) = self.next.take() {
                     self.hand_over(next, ctx);
@@ -142,18 +112,22 @@ impl Protocol for NaimiTrehel {
 
     fn on_message(&mut self, _: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
         match msg {
-            Msg::Request(who) => {
-                if who == ctx.me || who.0 >= ctx.n() {
+            // Rule 2.
+            Msg::Request(k) => {
+                if k == ctx.me || k.0 >= ctx.n() {
                     return;
                 }
-                match self.last.replace(who) {
-                    Some(last) => ctx.send(last, Msg::Request(who)),
-                    None if self.requesting => self.next = Some(who),
-                    None => self.hand_over(who, ctx),
+                ctx.rule(2);
+                match self.last.replace(k) {
+                    Some(last) => ctx.send(last, Msg::Request(k)),
+                    None if self.requesting => self.next = Some(k),
+                    None => self.hand_over(k, ctx),
                 }
             }
+            // Rule 3.
             Msg::Token { entries } => {
                 if self.requesting && self.token.is_none() {
+                    ctx.rule(3);
                     self.token = Some(entries);
                     self.enter(ctx);
                 }
@@ -163,7 +137,7 @@ impl Protocol for NaimiTrehel {
 
     fn charge(msg: &Msg, _: NodeId, _: NodeId) -> Charge {
         match *msg {
-            Msg::Request(who) => Charge::Node(who),
+            Msg::Request(k) => Charge::Node(k),
             Msg::Token { .. } => Charge::Receiver,
         }
     }
@@ -181,5 +155,52 @@ impl NaimiTrehel {
         if let Some(entries) = self.token.take() {
             ctx.send(to, Msg::Token { entries });
         }
+    }
+}
+
+/// The algorithm as published.
+pub static PLAIN: Entry<NaimiTrehel> = Entry::new("mutex/naimi-trehel", "Naimi–Tréhel", config)
+    .summary("ask along pointers to the last who asked; each path turns towards the asker")
+    .source(
+        "Naimi, Trehel, Arnold. A log(N) distributed mutual exclusion algorithm based on path \
+         reversal. JPDC 34(1), 1996",
+    )
+    .text(include_str!("naimi_trehel.rs"))
+    .model(Model::RELIABLE)
+    .holds(LOCK)
+    .fails(&[(
+        Property::FcfsHappenedBefore,
+        "p0, inside, passes p1's request on to the last who asked, and on leaving the token to p3; \
+         p3 enters, leaves and asks again, and its request gets there first",
+    )])
+    .options(&[HOLDER])
+    .claims(&[
+        Check::new(3, LOCK).requests(2),
+        Check::new(4, LOCK).requests(2),
+        Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(9),
+    ])
+    .deep(&[Check::new(5, LOCK)])
+    .cases(&[Case::new("first", SIZES, Given::lone_non_holder).fits(&[Fits::ELSEWHERE])]);
+
+fn config(setup: &Setup) -> Result<Config, Unfit> {
+    Ok(Config { holder: super::holder(setup)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_protocol::{Bench, Effect};
+
+    use super::*;
+
+    #[test]
+    fn the_holder_remembers_one_request_and_passes_the_others_on_to_the_latest() {
+        let mut bench = Bench::complete(&PLAIN, 4);
+        let entered = bench.at(0).request(Request::Acquire);
+        assert_eq!(entered, [Effect::Notify(Notice::Acquired { token: 1 })]);
+        assert_eq!(bench.at(0).message(1, Msg::Request(NodeId(1))), []);
+        let passed_on = bench.at(0).message(2, Msg::Request(NodeId(3)));
+        assert_eq!(passed_on, [Effect::Send { to: NodeId(1), msg: Msg::Request(NodeId(3)) }]);
+        let left = bench.at(0).request(Request::Release);
+        assert_eq!(left, [Effect::Send { to: NodeId(1), msg: Msg::Token { entries: 1 } }]);
     }
 }

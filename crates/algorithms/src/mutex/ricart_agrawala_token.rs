@@ -1,9 +1,9 @@
-//! There is one token, and who has it may enter. A node without it asks everybody for it; whoever
-//! has it and does not need it sends it to the next node on the circle of ids that has asked and
-//! not been served since. The token itself says which request of each node was the last served.
+//! There is one token, and the node that has it may enter. A node without it asks every other node
+//! for it; the holder, when outside, sends it to the next node on the circle of ids that has asked
+//! and not been served since. The token itself says which request of each node was the last served.
 //!
 //! There is one token, so there is one inside. The holder looks for the next one upwards from its
-//! own id, so the token goes round among those who wait, and comes by everybody.
+//! own id, so the token goes round among the waiting nodes and passes none over.
 //!
 //! # Rules
 //!
@@ -18,22 +18,22 @@
 //! # Cost
 //!
 //! With the token, nothing. Otherwise exactly N messages, N − 1 requests and the token, in two
-//! hops. All N at once: N(N − 1), since the holder asks nobody. One hop from one to the next.
+//! hops. All N at once: N(N − 1), since the holder asks no node. One hop from one to the next.
 //!
 //! # Known failures
 //!
-//! The loss of the token, or the crash of the node that has it, stops everybody. A node whose
+//! The loss of the token, or the crash of the node that has it, stops all nodes. A node whose
 //! request is lost on the way to the holder may wait for ever. Order is by place on the circle, not
 //! by time.
 
 use conclave_protocol::claims::Check;
 use conclave_protocol::theory::{Case, Fits, Given, SIZES};
 use conclave_protocol::{
-    Charge, Ctx, Entry, Info, Lamport, Model, Never, NodeId, Property, Protocol, Stamp,
+    Charge, Ctx, Entry, Lamport, Model, Never, NodeId, Property, Protocol, Setup, Stamp, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{LOCK, Notice, Request};
+use super::{HOLDER, LOCK, Notice, Request};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -62,12 +62,6 @@ pub struct Token {
     entries: u64,
 }
 
-/// Who starts with the token.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    holder: NodeId,
-}
-
 /// What nodes send each other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Msg {
@@ -77,45 +71,11 @@ pub enum Msg {
     Token(Token),
 }
 
-/// The algorithm as published.
-pub static PLAIN: Entry<RicartAgrawalaToken> = Entry {
-    info: Info {
-        id: "mutex/ricart-agrawala-token",
-        title: "Ricart–Agrawala with a token",
-        summary: "ask everybody for the token; it goes to the next who asked, by id",
-        source: "Ricart, Agrawala. Author's response to \"On mutual exclusion in computer \
-                 networks\". CACM 26(2), 1983",
-        text: include_str!("ricart_agrawala_token.rs"),
-        model: Model::RELIABLE,
-        holds: &[
-            Property::Exclusion,
-            Property::NoDeadlock,
-            Property::NoStarvation,
-            Property::FenceOrder,
-        ],
-        fails: &[(
-            Property::FcfsHappenedBefore,
-            "p1 asks; p2 hears of it and asks too; its request reaches the holder first",
-        )],
-        options: &[super::HOLDER],
-        mutant: None,
-        claims: &[
-            Check::new(3, LOCK),
-            Check::new(2, LOCK).requests(2),
-            Check::new(3, &[Property::FcfsHappenedBefore]).fails(5),
-        ],
-        deep: &[Check::new(3, LOCK).requests(2)],
-        cases: &[
-            Case::new("non-holder", SIZES, Given::lone_non_holder)
-                .fits(&[Fits::ELSEWHERE, Fits::AT_MOST]),
-            Case::new("holder", SIZES, |given| given.lone(given.complete(), 0))
-                .fits(&[Fits::AT_HOLDER]),
-        ],
-        ..Info::EMPTY
-    },
-    config: |setup| Ok(Config { holder: super::holder(setup)? }),
-    clients: Entry::<RicartAgrawalaToken>::everyone,
-};
+/// Which node starts with the token.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    holder: NodeId,
+}
 
 impl Protocol for RicartAgrawalaToken {
     type Config = Config;
@@ -126,25 +86,32 @@ impl Protocol for RicartAgrawalaToken {
     type Stable = Never;
 
     fn start(_: Option<Never>, ctx: &mut Ctx<Self>) -> Self {
-        let nobody = vec![0; ctx.n() as usize];
+        let none = vec![0; ctx.n() as usize];
         let here = ctx.me == ctx.config.holder;
         Self {
             clock: Lamport::default(),
             phase: Phase::Outside,
-            token: here.then(|| Token { served: nobody.clone(), entries: 0 }),
-            heard: nobody,
+            token: here.then(|| Token { served: none.clone(), entries: 0 }),
+            heard: none,
         }
     }
 
     fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
         match request {
-            Request::Acquire if self.token.is_some() => self.enter(ctx),
+            // Rule 1.
+            Request::Acquire if self.token.is_some() => {
+                ctx.rule(1);
+                self.enter(ctx);
+            }
             Request::Acquire => {
+                ctx.rule(1);
                 self.phase = Phase::Waiting;
                 let asked = self.clock.tick(ctx.me);
                 ctx.broadcast(Msg::Request(asked));
             }
+            // Rule 4.
             Request::Release => {
+                ctx.rule(4);
                 self.phase = Phase::Outside;
                 if let Some(token) = &mut self.token {
                     token.served[ctx.me.index()] = self.clock.time();
@@ -156,7 +123,9 @@ impl Protocol for RicartAgrawalaToken {
 
     fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
         match msg {
+            // Rule 2.
             Msg::Request(asked) => {
+                ctx.rule(2);
                 self.clock.observe(asked);
                 let heard = &mut self.heard[from.index()];
                 *heard = asked.time.max(*heard);
@@ -164,7 +133,9 @@ impl Protocol for RicartAgrawalaToken {
                     self.pass_on(ctx);
                 }
             }
+            // Rule 3.
             Msg::Token(token) => {
+                ctx.rule(3);
                 self.token = Some(token);
                 self.enter(ctx);
             }
@@ -181,13 +152,13 @@ impl Protocol for RicartAgrawalaToken {
 
 impl RicartAgrawalaToken {
     fn enter(&mut self, ctx: &mut Ctx<Self>) {
-        let token = self.token.as_mut().expect("only who has the token enters");
+        let token = self.token.as_mut().expect("only the node that has the token enters");
         self.phase = Phase::Inside;
         token.entries += 1;
         ctx.notify(Notice::Acquired { token: token.entries });
     }
 
-    /// Sends the token, if it is here, to the next node that waits for it, if one does.
+    /// Rule 4: sends the token, if it is here, to the next node that waits for it, if one does.
     fn pass_on(&mut self, ctx: &mut Ctx<Self>) {
         let Some(token) = &self.token else { return };
         let waits = |node: &NodeId| self.heard[node.index()] > token.served[node.index()];
@@ -195,7 +166,60 @@ impl RicartAgrawalaToken {
         if let Some(next) = upwards.find(waits)
             && let Some(token) = self.token.take()
         {
+            ctx.rule(4);
             ctx.send(next, Msg::Token(token));
         }
+    }
+}
+
+/// The algorithm as published.
+pub static PLAIN: Entry<RicartAgrawalaToken> =
+    Entry::new("mutex/ricart-agrawala-token", "Ricart–Agrawala with a token", config)
+        .summary("ask everybody for the token; it goes to the next who asked, by id")
+        .source(
+            "Ricart, Agrawala. Author's response to \"On mutual exclusion in computer networks\". \
+             CACM 26(2), 1983",
+        )
+        .text(include_str!("ricart_agrawala_token.rs"))
+        .model(Model::RELIABLE)
+        .holds(LOCK)
+        .fails(&[(
+            Property::FcfsHappenedBefore,
+            "p1 asks; p2 hears of it and asks too; its request reaches the holder first",
+        )])
+        .options(&[HOLDER])
+        .claims(&[
+            Check::new(3, LOCK),
+            Check::new(2, LOCK).requests(2),
+            Check::new(3, &[Property::FcfsHappenedBefore]).fails(5),
+        ])
+        .deep(&[Check::new(3, LOCK).requests(2)])
+        .cases(&[
+            Case::new("non-holder", SIZES, Given::lone_non_holder)
+                .fits(&[Fits::ELSEWHERE, Fits::AT_MOST]),
+            Case::new("holder", SIZES, |given| given.lone(given.complete(), 0))
+                .fits(&[Fits::AT_HOLDER]),
+        ]);
+
+fn config(setup: &Setup) -> Result<Config, Unfit> {
+    Ok(Config { holder: super::holder(setup)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_protocol::{Bench, Effect, Topology};
+
+    use super::*;
+
+    #[test]
+    fn on_leaving_the_token_goes_to_the_next_waiting_node_upwards_on_the_circle() {
+        let mut bench = Bench::new(&PLAIN, &Setup::new(Topology::complete(4)).with("holder", 1));
+        let stamp = |time, node| Stamp { time, node: NodeId(node) };
+        bench.at(1).request(Request::Acquire);
+        assert_eq!(bench.at(1).message(0, Msg::Request(stamp(1, 0))), []);
+        assert_eq!(bench.at(1).message(3, Msg::Request(stamp(2, 3))), []);
+        let left = bench.at(1).request(Request::Release);
+        let token = Token { served: vec![0, 2, 0, 0], entries: 1 };
+        assert_eq!(left, [Effect::Send { to: NodeId(3), msg: Msg::Token(token) }]);
     }
 }

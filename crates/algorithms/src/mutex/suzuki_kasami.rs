@@ -1,9 +1,9 @@
-//! One token gives the right to enter. Who wants it and does not have it tells everybody, with the
-//! number of its request. The token carries the number of the last request served for each node,
-//! so that whoever has it can tell which requests are still open; on leaving, its holder puts them
-//! into the token's queue and sends it to the head.
+//! One token gives the right to enter. A node that requests and does not have it tells every other
+//! node, with the number of its request. The token carries the number of the last request served for
+//! each node, so that its holder can tell which requests are still open; on leaving, the holder puts
+//! them into the token's queue and sends it to the head.
 //!
-//! There is one token, so there is one inside. A request that everybody has heard of is in the
+//! There is one token, so there is one inside. A request that all nodes have heard of is in the
 //! queue after the next exit at the latest, and the queue is served in order: each of the others
 //! gets in at most once before it. Numbers make a request that arrives late, or after its
 //! successor, harmless.
@@ -21,23 +21,24 @@
 //! # Cost
 //!
 //! With the token, nothing. Otherwise exactly N messages, N − 1 requests and the token, in two
-//! hops. All N at once: N(N − 1), since the holder asks nobody. One hop from one to the next.
+//! hops. All N at once: N(N − 1), since the holder asks no node. One hop from one to the next.
 //!
 //! # Known failures
 //!
-//! A lost token, or the crash of its holder, stops everything; a lost request stops the one who
-//! made it; the crash of anybody else matters only once the token is sent to it. Order is by place
-//! and not by time: the queue is filled by going round, and whoever has the token enters without
-//! asking.
+//! A lost token, or the crash of its holder, stops all nodes; a lost request stops the node that
+//! made it; the crash of any other node matters only once the token is sent to it. Order is by place
+//! and not by time: the queue is filled by going round, and the holder enters without asking.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use conclave_protocol::claims::Check;
 use conclave_protocol::theory::{Case, Fits, Given, SIZES};
-use conclave_protocol::{Charge, Ctx, Entry, Info, Model, Never, NodeId, Property, Protocol};
+use conclave_protocol::{
+    Charge, Ctx, Entry, Model, Never, NodeId, Property, Protocol, Setup, Unfit,
+};
 use serde::{Deserialize, Serialize};
 
-use super::{LOCK, Notice, Request};
+use super::{HOLDER, LOCK, Notice, Request};
 
 /// The state of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -48,7 +49,7 @@ pub struct SuzukiKasami {
     inside: bool,
 }
 
-/// The right to enter, and who is to have it next.
+/// The right to enter, and the nodes that are to have it next.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Token {
     /// The number of the latest request served, by node; 0 if not listed.
@@ -56,12 +57,6 @@ pub struct Token {
     queue: VecDeque<NodeId>,
     /// Entries so far: the fencing token of the latest.
     entries: u64,
-}
-
-/// Who starts with the token.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    holder: NodeId,
 }
 
 /// What nodes send each other.
@@ -73,45 +68,11 @@ pub enum Msg {
     Token(Token),
 }
 
-/// The algorithm as published.
-pub static PLAIN: Entry<SuzukiKasami> = Entry {
-    info: Info {
-        id: "mutex/suzuki-kasami",
-        title: "Suzuki–Kasami",
-        summary: "tell everybody; the token knows who has been served and who waits",
-        source: "Suzuki, Kasami. A distributed mutual exclusion algorithm. ACM TOCS 3(4), 1985",
-        text: include_str!("suzuki_kasami.rs"),
-        model: Model::RELIABLE,
-        holds: &[
-            Property::Exclusion,
-            Property::NoDeadlock,
-            Property::NoStarvation,
-            Property::FenceOrder,
-        ],
-        fails: &[(
-            Property::FcfsHappenedBefore,
-            "p1 asks and p2, having heard of it, asks too; p1's request is slow on its way to p0, \
-             which has the token and sends it to p2",
-        )],
-        options: &[super::HOLDER],
-        mutant: None,
-        claims: &[
-            Check::new(3, LOCK).requests(2),
-            Check::new(3, &[Property::FcfsHappenedBefore]).fails(5),
-        ],
-        deep: &[Check::new(4, LOCK)],
-        cases: &[
-            Case::new("non-holder", SIZES, Given::lone_non_holder)
-                .fits(&[Fits::ELSEWHERE, Fits::AT_MOST]),
-            Case::new("holder", SIZES, |given| given.lone(given.complete(), 0))
-                .fits(&[Fits::AT_HOLDER]),
-            Case::new("burst", SIZES, Given::all_at_once).fits(&[Fits::BURST]),
-        ],
-        ..Info::EMPTY
-    },
-    config: |setup| Ok(Config { holder: super::holder(setup)? }),
-    clients: Entry::<SuzukiKasami>::everyone,
-};
+/// Which node starts with the token.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    holder: NodeId,
+}
 
 impl Protocol for SuzukiKasami {
     type Config = Config;
@@ -132,19 +93,30 @@ impl Protocol for SuzukiKasami {
 
     fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
         match request {
-            Request::Acquire if self.token.is_some() => self.enter(ctx),
+            // Rule 1.
+            Request::Acquire if self.token.is_some() => {
+                ctx.rule(1);
+                self.enter(ctx);
+            }
             Request::Acquire => {
+                ctx.rule(1);
                 let number = self.requested.entry(ctx.me).or_default();
                 *number += 1;
                 ctx.broadcast(Msg::Request(*number));
             }
-            Request::Release => self.leave(ctx),
+            // Rule 4.
+            Request::Release => {
+                ctx.rule(4);
+                self.leave(ctx);
+            }
         }
     }
 
     fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
         match msg {
+            // Rule 2.
             Msg::Request(n) => {
+                ctx.rule(2);
                 let latest = n.max(number(&self.requested, from));
                 self.requested.insert(from, latest);
                 let open = |token: &mut Token| latest == number(&token.served, from) + 1;
@@ -154,8 +126,10 @@ impl Protocol for SuzukiKasami {
                     ctx.send(from, Msg::Token(token));
                 }
             }
+            // Rule 3.
             Msg::Token(token) => {
                 if self.token.is_none() && token.queue.iter().all(|node| node.0 < ctx.n()) {
+                    ctx.rule(3);
                     self.token = Some(token);
                     self.enter(ctx);
                 }
@@ -199,4 +173,62 @@ impl SuzukiKasami {
 
 fn number(of: &BTreeMap<NodeId, u64>, node: NodeId) -> u64 {
     of.get(&node).copied().unwrap_or(0)
+}
+
+/// The algorithm as published.
+pub static PLAIN: Entry<SuzukiKasami> = Entry::new("mutex/suzuki-kasami", "Suzuki–Kasami", config)
+    .summary("tell everybody; the token knows who has been served and who waits")
+    .source("Suzuki, Kasami. A distributed mutual exclusion algorithm. ACM TOCS 3(4), 1985")
+    .text(include_str!("suzuki_kasami.rs"))
+    .model(Model::RELIABLE)
+    .holds(LOCK)
+    .fails(&[(
+        Property::FcfsHappenedBefore,
+        "p1 asks and p2, having heard of it, asks too; p1's request is slow on its way to p0, \
+         which has the token and sends it to p2",
+    )])
+    .options(&[HOLDER])
+    .claims(&[
+        Check::new(3, LOCK).requests(2),
+        Check::new(3, &[Property::FcfsHappenedBefore]).fails(5),
+    ])
+    .deep(&[Check::new(4, LOCK)])
+    .cases(&[
+        Case::new("non-holder", SIZES, Given::lone_non_holder)
+            .fits(&[Fits::ELSEWHERE, Fits::AT_MOST]),
+        Case::new("holder", SIZES, |given| given.lone(given.complete(), 0))
+            .fits(&[Fits::AT_HOLDER]),
+        Case::new("burst", SIZES, Given::all_at_once).fits(&[Fits::BURST]),
+    ]);
+
+fn config(setup: &Setup) -> Result<Config, Unfit> {
+    Ok(Config { holder: super::holder(setup)? })
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_protocol::{Bench, Effect, Topology};
+
+    use super::*;
+
+    #[test]
+    fn the_token_leaves_with_the_queue_of_all_open_requests_from_the_next_id_on() {
+        let mut bench = Bench::new(&PLAIN, &Setup::new(Topology::complete(4)).with("holder", 1));
+        bench.at(1).request(Request::Acquire);
+        for node in [3, 0] {
+            assert_eq!(bench.at(1).message(node, Msg::Request(1)), []);
+        }
+        let left = bench.at(1).request(Request::Release);
+        let served = BTreeMap::from([(NodeId(1), 0)]);
+        let token = Token { served, queue: [NodeId(0)].into(), entries: 1 };
+        assert_eq!(left, [Effect::Send { to: NodeId(3), msg: Msg::Token(token) }]);
+    }
+
+    #[test]
+    fn an_old_request_that_arrives_late_does_not_move_the_token() {
+        let mut bench = Bench::complete(&PLAIN, 2);
+        assert_eq!(bench.at(0).message(1, Msg::Request(2)), []);
+        assert_eq!(bench.at(0).message(1, Msg::Request(1)), []);
+        assert_eq!(bench.at(0).rules(), [2]);
+    }
 }
