@@ -1,7 +1,7 @@
 //! Ricart–Agrawala in which a refusal is not silent: a node that defers a request says so. Then
-//! silence means something: who has answered neither yes nor "queued" after a round trip has
-//! probably crashed, and is reported. Who is queued is asked again from time to time, since the
-//! other may crash later.
+//! silence means something: a node that has answered neither yes nor "queued" after a round trip
+//! has probably crashed, and is reported. A node that has said "queued" is asked again from time to
+//! time, since it may crash later.
 //!
 //! It is as safe as Ricart–Agrawala, whatever the suspicions: they are only reported. A request may
 //! be sent twice, so a reply names the request it answers; a second reply to an old request must
@@ -14,8 +14,8 @@
 //! 2. `Request` from j: merge its time into the clock. Inside, or waiting with an older request:
 //!    defer j, and send it `Queued`. Otherwise send `Reply` to j.
 //! 3. `Queued`, `Reply`: merge the time into the clock. `Queued` says that its sender is alive.
-//!    After `Reply`, enter when nobody's is missing.
-//! 4. The time for answers is up: report who is still silent.
+//!    After `Reply`, enter when none is missing.
+//! 4. The time for answers is up: report the nodes that are still silent.
 //! 5. The time to probe has come: send the same `Request` again to all that said `Queued`; expect
 //!    an answer from each within 2T + Tproc.
 //! 6. Release: send `Reply` to all deferred nodes.
@@ -27,8 +27,8 @@
 //!
 //! # Known failures
 //!
-//! A crash still stops everybody; now they know whom to blame. Where messages may take longer than
-//! T, the suspicion may be wrong; it is taken back when an answer comes.
+//! A crash still stops all nodes; now they know which node has crashed. Where messages may take
+//! longer than T, the suspicion may be wrong; it is taken back when an answer comes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -36,7 +36,7 @@ use std::time::Duration;
 use conclave_protocol::claims::Check;
 use conclave_protocol::theory::{About, Case, Fits, SIZES};
 use conclave_protocol::{
-    Charge, Ctx, Entry, Info, Lamport, Model, Never, NodeId, Opt, Property, Protocol, Stamp,
+    Charge, Ctx, Entry, Lamport, Model, Never, NodeId, Opt, Protocol, Setup, Stamp, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
@@ -73,15 +73,6 @@ enum Standing {
     Suspected,
 }
 
-/// How long to wait.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// For an answer.
-    answer: Duration,
-    /// Before a queued request is sent again; for ever if not set.
-    probe: Option<Duration>,
-}
-
 /// What nodes send each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Msg {
@@ -111,54 +102,14 @@ pub enum Timer {
     Probe,
 }
 
-/// A client that asks again, or is sent to the queue more than once, costs more.
-const UNPROBED: Fits = Fits {
-    about: About::Burst,
-    when: |seen| seen.burst().filter(|_| seen.option("probe") == Some("0")),
-};
-
-/// The algorithm with `Queued` and probes.
-pub static PLAIN: Entry<RicartAgrawalaQueued> = Entry {
-    info: Info {
-        id: "mutex/ricart-agrawala-queued",
-        title: "Ricart–Agrawala with Queued",
-        summary: "who defers a request says so, so that silence is suspicious",
-        source: "Ricart–Agrawala with negative answers",
-        text: include_str!("ricart_agrawala_queued.rs"),
-        model: Model::RELIABLE,
-        holds: &[
-            Property::Exclusion,
-            Property::NoDeadlock,
-            Property::NoStarvation,
-            Property::FcfsHappenedBefore,
-            Property::FcfsTimestamp,
-            Property::FenceOrder,
-        ],
-        fails: &[],
-        options: &[Opt {
-            name: "probe",
-            default: "1000",
-            help: "how many T between two probes of a queued request; 0 for no probes",
-        }],
-        mutant: None,
-        claims: &[Check::new(3, ORDERED).timers(1), Check::new(2, ORDERED)],
-        deep: &[Check::new(3, ORDERED).timers(2)],
-        cases: &[
-            // Only deferrals are announced; no client asks again whether it is still in the queue.
-            Case::new("burst", SIZES, |given| given.burst(given.complete().with("probe", 0)))
-                .fits(&[UNPROBED]),
-        ],
-        ..Info::EMPTY
-    },
-    config: |setup| {
-        let answer = setup.delay * 2 + setup.processing;
-        let probe: u32 = setup.option("probe", 1000)?;
-        // The answers to one probe are due before the next.
-        let probe = (probe > 0).then(|| answer.max(setup.delay * probe));
-        Ok(Config { answer, probe })
-    },
-    clients: Entry::<RicartAgrawalaQueued>::everyone,
-};
+/// How long to wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// For an answer.
+    answer: Duration,
+    /// Before a queued request is sent again; for ever if not set.
+    probe: Option<Duration>,
+}
 
 impl Protocol for RicartAgrawalaQueued {
     type Config = Config;
@@ -174,7 +125,9 @@ impl Protocol for RicartAgrawalaQueued {
 
     fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
         match request {
+            // Rule 1.
             Request::Acquire => {
+                ctx.rule(1);
                 let asked = self.clock.tick(ctx.me);
                 let missing = ctx.peers().map(|peer| (peer, Standing::Silent)).collect();
                 self.phase = Phase::Waiting { asked, missing };
@@ -183,7 +136,9 @@ impl Protocol for RicartAgrawalaQueued {
                 self.set_probe(ctx);
                 self.enter_if_all_replied(ctx);
             }
+            // Rule 6.
             Request::Release => {
+                ctx.rule(6);
                 self.phase = Phase::Outside;
                 for (peer, theirs) in std::mem::take(&mut self.deferred) {
                     ctx.send(peer, Msg::Reply(self.answer(theirs, ctx)));
@@ -194,7 +149,9 @@ impl Protocol for RicartAgrawalaQueued {
 
     fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
         match msg {
+            // Rule 2.
             Msg::Request(theirs) => {
+                ctx.rule(2);
                 self.clock.observe(theirs);
                 let defer = match self.phase {
                     Phase::Outside => false,
@@ -210,6 +167,7 @@ impl Protocol for RicartAgrawalaQueued {
                     ctx.send(from, Msg::Reply(self.answer(theirs, ctx)));
                 }
             }
+            // Rule 3.
             Msg::Queued(answer) => self.on_answer(from, answer, Some(Standing::Queued), ctx),
             Msg::Reply(answer) => self.on_answer(from, answer, None, ctx),
         }
@@ -218,7 +176,9 @@ impl Protocol for RicartAgrawalaQueued {
     fn on_timer(&mut self, timer: Timer, ctx: &mut Ctx<Self>) {
         let Phase::Waiting { asked, missing } = &mut self.phase else { return };
         match timer {
+            // Rule 4.
             Timer::Answer => {
+                ctx.rule(4);
                 for (&peer, standing) in missing.iter_mut() {
                     if *standing == Standing::Silent {
                         *standing = Standing::Suspected;
@@ -226,7 +186,9 @@ impl Protocol for RicartAgrawalaQueued {
                     }
                 }
             }
+            // Rule 5.
             Timer::Probe => {
+                ctx.rule(5);
                 for (&peer, standing) in missing.iter_mut() {
                     if *standing == Standing::Queued {
                         *standing = Standing::Silent;
@@ -252,7 +214,7 @@ impl RicartAgrawalaQueued {
         Answer { to, clock: self.clock.now(ctx.me) }
     }
 
-    /// `from` has answered: with a new standing, or with its consent.
+    /// Rule 3: `from` has answered, with a new standing or with its consent.
     fn on_answer(
         &mut self,
         from: NodeId,
@@ -260,6 +222,7 @@ impl RicartAgrawalaQueued {
         standing: Option<Standing>,
         ctx: &mut Ctx<Self>,
     ) {
+        ctx.rule(3);
         self.clock.observe(answer.clock);
         let Phase::Waiting { asked, missing } = &mut self.phase else { return };
         if answer.to != *asked || !missing.contains_key(&from) {
@@ -291,5 +254,63 @@ impl RicartAgrawalaQueued {
             ctx.cancel_timer(Timer::Probe);
             ctx.notify(Notice::Acquired { token });
         }
+    }
+}
+
+/// A client that asks again, or is sent to the queue more than once, costs more.
+const UNPROBED: Fits = Fits {
+    about: About::Burst,
+    when: |seen| seen.burst().filter(|_| seen.option("probe") == Some("0")),
+};
+
+/// The algorithm with `Queued` and probes.
+pub static PLAIN: Entry<RicartAgrawalaQueued> =
+    Entry::new("mutex/ricart-agrawala-queued", "Ricart–Agrawala with Queued", config)
+        .summary("who defers a request says so, so that silence is suspicious")
+        .source("Ricart–Agrawala with negative answers")
+        .text(include_str!("ricart_agrawala_queued.rs"))
+        .model(Model::RELIABLE)
+        .holds(ORDERED)
+        .options(&[Opt {
+            name: "probe",
+            default: "1000",
+            help: "how many T between two probes of a queued request; 0 for no probes",
+        }])
+        .claims(&[Check::new(3, ORDERED).timers(1), Check::new(2, ORDERED)])
+        .deep(&[Check::new(3, ORDERED).timers(2)])
+        .cases(&[
+            // Only deferrals are announced; no client asks again whether it is still in the queue.
+            Case::new("burst", SIZES, |given| given.burst(given.complete().with("probe", 0)))
+                .fits(&[UNPROBED]),
+        ]);
+
+fn config(setup: &Setup) -> Result<Config, Unfit> {
+    let answer = setup.delay * 2 + setup.processing;
+    let probe: u32 = setup.option("probe", 1000)?;
+    // The answers to one probe are due before the next.
+    let probe = (probe > 0).then(|| answer.max(setup.delay * probe));
+    Ok(Config { answer, probe })
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_protocol::{Bench, Effect};
+
+    use super::*;
+
+    #[test]
+    fn a_node_that_says_queued_is_not_suspected_until_a_probe_of_it_stays_unanswered() {
+        let mut bench = Bench::complete(&PLAIN, 2);
+        let stamp = |time, node| Stamp { time, node: NodeId(node) };
+        let asked = stamp(1, 0);
+        bench.at(0).request(Request::Acquire);
+        let queued = Msg::Queued(Answer { to: asked, clock: stamp(1, 1) });
+        assert_eq!(bench.at(0).message(1, queued), []);
+        assert_eq!(bench.at(0).timer(Timer::Answer), []);
+        let probed = bench.at(0).timer(Timer::Probe);
+        assert_eq!(probed[0], Effect::Send { to: NodeId(1), msg: Msg::Request(asked) });
+        let silent = bench.at(0).timer(Timer::Answer);
+        assert_eq!(silent, [Effect::Notify(Notice::Suspects(NodeId(1)))]);
+        assert_eq!(bench.at(0).rules(), [4]);
     }
 }
