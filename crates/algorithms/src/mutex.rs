@@ -1,4 +1,4 @@
-//! Mutual exclusion: at most one node is in the critical section, and whoever wants in gets in.
+//! Mutual exclusion: at most one node is in the critical section, and every request is granted.
 
 pub mod bakery;
 pub mod bakery_message_passing;
@@ -71,11 +71,11 @@ pub enum Notice {
         /// The fencing token: greater than that of every earlier grant.
         token: u64,
     },
-    /// It was, and no longer is: the application must stop at once.
+    /// The critical section is this node's no longer: the application must stop at once.
     Revoked,
-    /// A node has not answered in time. For information: nothing depends on it.
+    /// This node has not answered in time. For information: nothing depends on it.
     Suspects(NodeId),
-    /// It has answered after all.
+    /// A suspected node has answered after all.
     Trusts(NodeId),
 }
 
@@ -111,10 +111,10 @@ impl<P: Protocol<Request = Request, Notice = Notice>> Algorithm for P {}
 /// An application that enters and leaves the critical section for ever.
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Client {
-    /// It does something else.
+    /// It is outside the critical section and does not wait for it.
     #[default]
     Outside,
-    /// It has asked.
+    /// It has requested the critical section and is not inside yet.
     Waiting,
     /// It is in the critical section.
     Inside,
@@ -158,7 +158,7 @@ pub(crate) const ALIKE: &[(&str, &str)] = &[("wrap", "1")];
 pub(crate) const NO_STAMPS: &str =
     "its tokens are no timestamps, and a checker sees nothing else of a request";
 
-/// Token algorithms: who has the token at first.
+/// Token algorithms: the node that has the token at first.
 pub(crate) const HOLDER: Opt =
     Opt { name: "holder", default: "0", help: "the node that has the token at first" };
 
