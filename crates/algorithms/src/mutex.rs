@@ -21,7 +21,7 @@ pub mod ricart_agrawala_membership;
 pub mod ricart_agrawala_queued;
 pub mod ricart_agrawala_token;
 pub mod roucairol_carvalho;
-pub mod shared_memory;
+pub mod support;
 pub mod suzuki_kasami;
 pub mod token_ring;
 pub mod token_ring_ft;

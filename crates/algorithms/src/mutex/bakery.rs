@@ -1,12 +1,13 @@
-//! As in a bakery: who comes in takes a number, one higher than any it sees, and the lowest number is
-//! served. The processes share a memory, which here is played by the last node. Two may take the
-//! same number; then the lower id goes first.
+//! As in a bakery, a process that wants to enter takes a number, one higher than any it sees, and the
+//! process with the lowest number is served. The processes share a memory, which here is played by
+//! the last node. Two may take the same number; then the lower id goes first.
 //!
-//! Nobody looks at a number that is still being chosen: so if i has its number when k begins to
-//! choose, k sees it and takes a higher one, and if k was choosing, i waits for the result. Hence of
-//! two with numbers each knows who is first. No register has two writers, and what a read gives that
-//! meets a write does not matter: whoever reads `choosing` or a number in the making reads again
-//! until it is settled or would have been right either way. So the registers need only be **safe**.
+//! A process does not look at a number that is still being chosen: so if i has its number when k
+//! begins to choose, k sees it and takes a higher one, and if k was choosing, i waits for the result.
+//! Hence of two with numbers each knows which is first. No register has two writers, and what a read
+//! gives that meets a write does not matter: a process that reads `choosing` or a number in the
+//! making reads again until it is settled or would have been right either way. So the registers need
+//! only be **safe**.
 //!
 //! # Rules
 //!
@@ -15,7 +16,7 @@
 //! 2. For each j in order, i among them: read `choosing[j]` until it is false; read `number[j]`
 //!    until it is 0 or (`number[j]`, j) is not before (`number[i]`, i).
 //! 3. Read `fence`, write it increased by one, and enter with it as the fencing token. (These two
-//!    accesses are not part of the original; whoever has come this far is alone.)
+//!    accesses are not part of the original; a process that has come this far is alone.)
 //! 4. Release: write `number[i] := 0`.
 //!
 //! The option `registers` says what a read gives that meets a write: `safe`, anything; `atomic`,
@@ -26,24 +27,23 @@
 //! With N processes, and nothing read twice: N reads to choose a number and 2N to wait, three
 //! writes to enter and one to leave. The fencing token takes a read and a write more. As the memory
 //! is a node, a read is two messages, and so is a write to an atomic register; one to a safe
-//! register, which begins and ends, is four. Who has to wait reads again and again, without bound.
+//! register, which begins and ends, is four. A process that has to wait reads again and again,
+//! without bound.
 //!
 //! # Known failures
 //!
-//! Numbers grow without bound as long as somebody has one. First come, first served counts from the
-//! moment a number is taken: who asked earlier and is slow to take it may come second. A crash of a
-//! process that has a number, or of the memory, stops everything.
+//! Numbers grow without bound as long as some process has one. First come, first served counts from
+//! the moment a number is taken: a process that asked earlier and is slow to take its number may come
+//! second. A crash of a process that has a number, or of the memory, stops all others.
 //!
 //! `mutex/bakery-no-choosing` has no `choosing`: p0 and p1 both see no number; p1 takes 1, finds
 //! that p0 has none, and enters; p0 takes 1 too and, having the lower id, enters as well.
 
 use conclave_protocol::claims::Check;
-use conclave_protocol::{
-    Charge, Ctx, Entry, Info, Model, Mutant, Never, NodeId, Opt, Property, Protocol,
-};
+use conclave_protocol::{Charge, Ctx, Entry, Model, Never, NodeId, Opt, Property, Protocol};
 use serde::{Deserialize, Serialize};
 
-use super::shared_memory::{self, Memory, Msg, Register, Registers};
+use super::support::shared_memory::{self, Memory, Msg, Register, Registers};
 use super::{LOCK, Notice, Request, SAFE};
 
 /// The state of a node.
@@ -109,79 +109,25 @@ pub enum Step {
     },
 }
 
-/// How registers behave, and which rules are spoilt.
+/// How registers behave, and what is wrong in a mutant.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
     registers: Registers,
-    /// Nobody says or asks who is choosing.
-    no_choosing: bool,
+    mutation: Option<Mutation>,
 }
 
-/// The algorithm as published, with a fencing token.
-pub static PLAIN: Entry<Bakery> = Entry {
-    info: Info {
-        id: "mutex/bakery",
-        title: "Bakery",
-        summary: "shared memory: take a number, the lowest is served; reads may meet writes",
-        source: "Lamport. A new solution of Dijkstra's concurrent programming problem. CACM 17(8), \
-                 1974",
-        text: include_str!("bakery.rs"),
-        model: Model::RELIABLE,
-        holds: &[
-            Property::Exclusion,
-            Property::NoDeadlock,
-            Property::NoStarvation,
-            Property::FenceOrder,
-        ],
-        fails: &[(
-            Property::FcfsHappenedBefore,
-            "p1 asks and is slow to take its number; p0, having read that p1 is choosing, leaves, \
-             asks again and takes one that is no higher",
-        )],
-        options: &[Opt {
-            name: "registers",
-            default: "safe",
-            help: "what a read gives that meets a write: safe, anything; atomic, they do not meet",
-        }],
-        mutant: None,
-        claims: &[
-            Check::new(3, LOCK).requests(2),
-            Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(69),
-        ],
-        deep: &[Check::new(4, SAFE)],
-        ..Info::EMPTY
-    },
-    config: |setup| {
-        shared_memory::check(setup)?;
-        Ok(Config { registers: setup.option("registers", Registers::Safe)?, no_choosing: false })
-    },
-    clients: shared_memory::clients,
-};
+/// What is wrong in a mutant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mutation {
+    /// Rules 1 and 2 neither say nor ask which processes are choosing.
+    NoChoosing,
+}
 
-/// Nobody says that it is choosing.
-pub static NO_CHOOSING: Entry<Bakery> = Entry {
-    info: Info {
-        id: "mutex/bakery-no-choosing",
-        title: "Bakery without choosing",
-        summary: "a number can appear after others have found that there is none",
-        holds: &[],
-        fails: &[(
-            Property::Exclusion,
-            "p1 takes a number and enters while p0, which has seen none, is taking the same",
-        )],
-        mutant: Some(Mutant {
-            of: "mutex/bakery",
-            defect: "nobody says, or waits for, who is choosing a number",
-            breaks: Property::Exclusion,
-        }),
-        claims: &[Check::new(3, &[Property::Exclusion]).fails(38)],
-        deep: &[],
-        cases: &[],
-        ..PLAIN.info
-    },
-    config: |setup| Ok(Config { no_choosing: true, ..(PLAIN.config)(setup)? }),
-    ..PLAIN
-};
+impl Config {
+    fn is(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
+    }
+}
 
 impl Protocol for Bakery {
     type Config = Config;
@@ -230,7 +176,7 @@ impl Step {
     const LOOKING: Self = Self::Looking { of: NodeId(0), highest: 0 };
 
     fn first(ctx: &Ctx<Bakery>) -> Self {
-        if ctx.config.no_choosing { Self::LOOKING } else { Self::Choosing }
+        if ctx.config.is(Mutation::NoChoosing) { Self::LOOKING } else { Self::Choosing }
     }
 
     /// What follows when the memory has answered `value`; nothing if no answer was due.
@@ -246,7 +192,7 @@ impl Step {
                     None => Self::Taking { number: highest + 1 },
                 }
             }
-            Self::Taking { number } if ctx.config.no_choosing => {
+            Self::Taking { number } if ctx.config.is(Mutation::NoChoosing) => {
                 Self::AwaitingNumber { of: NodeId(0), number }
             }
             Self::Taking { number } => Self::Chosen { number },
@@ -257,7 +203,9 @@ impl Step {
                 self
             }
             Self::AwaitingNumber { of, number } => match next(of) {
-                Some(of) if ctx.config.no_choosing => Self::AwaitingNumber { of, number },
+                Some(of) if ctx.config.is(Mutation::NoChoosing) => {
+                    Self::AwaitingNumber { of, number }
+                }
                 Some(of) => Self::AwaitingChoice { of, number },
                 None => Self::ReadingFence,
             },
@@ -276,22 +224,121 @@ impl Step {
         };
         match next {
             Self::Outside => {}
-            Self::Choosing => write(Register::Choosing(me), 1, ctx),
-            Self::Looking { of, .. } | Self::AwaitingNumber { of, .. } => {
+            // Rule 1.
+            Self::Choosing => {
+                ctx.rule(1);
+                write(Register::Choosing(me), 1, ctx);
+            }
+            Self::Looking { of, .. } => {
+                ctx.rule(1);
                 shared_memory::read(Register::Number(of), ctx);
             }
-            Self::Taking { number } => write(Register::Number(me), number, ctx),
-            Self::Chosen { .. } => write(Register::Choosing(me), 0, ctx),
-            Self::AwaitingChoice { of, .. } => shared_memory::read(Register::Choosing(of), ctx),
-            Self::ReadingFence => shared_memory::read(Register::Fence, ctx),
-            Self::WritingFence { token } => write(Register::Fence, token, ctx),
+            Self::Taking { number } => {
+                ctx.rule(1);
+                write(Register::Number(me), number, ctx);
+            }
+            Self::Chosen { .. } => {
+                ctx.rule(1);
+                write(Register::Choosing(me), 0, ctx);
+            }
+            // Rule 2.
+            Self::AwaitingChoice { of, .. } => {
+                ctx.rule(2);
+                shared_memory::read(Register::Choosing(of), ctx);
+            }
+            Self::AwaitingNumber { of, .. } => {
+                ctx.rule(2);
+                shared_memory::read(Register::Number(of), ctx);
+            }
+            // Rule 3.
+            Self::ReadingFence => {
+                ctx.rule(3);
+                shared_memory::read(Register::Fence, ctx);
+            }
+            Self::WritingFence { token } => {
+                ctx.rule(3);
+                write(Register::Fence, token, ctx);
+            }
             Self::Inside => {
                 if let Self::WritingFence { token } = *self {
+                    ctx.rule(3);
                     ctx.notify(Notice::Acquired { token });
                 }
             }
-            Self::Leaving { .. } => write(Register::Number(me), 0, ctx),
+            // Rule 4.
+            Self::Leaving { .. } => {
+                ctx.rule(4);
+                write(Register::Number(me), 0, ctx);
+            }
         }
         *self = next;
+    }
+}
+
+/// The algorithm as published, with a fencing token.
+pub static PLAIN: Entry<Bakery> = Entry::new("mutex/bakery", "Bakery", |setup| {
+    shared_memory::check(setup)?;
+    Ok(Config { registers: setup.option("registers", Registers::Safe)?, mutation: None })
+})
+.summary("shared memory: take a number, the lowest is served; reads may meet writes")
+.source("Lamport. A new solution of Dijkstra's concurrent programming problem. CACM 17(8), 1974")
+.text(include_str!("bakery.rs"))
+.model(Model::RELIABLE)
+.holds(LOCK)
+.fails(&[(
+    Property::FcfsHappenedBefore,
+    "p1 asks and is slow to take its number; p0, having read that p1 is choosing, leaves, asks \
+     again and takes one that is no higher",
+)])
+.options(&[Opt {
+    name: "registers",
+    default: "safe",
+    help: "what a read gives that meets a write: safe, anything; atomic, they do not meet",
+}])
+.clients(shared_memory::clients)
+.claims(&[
+    Check::new(3, LOCK).requests(2),
+    Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(69),
+])
+.deep(&[Check::new(4, SAFE)]);
+
+/// No process says that it is choosing.
+pub static NO_CHOOSING: Entry<Bakery> = PLAIN
+    .variant("mutex/bakery-no-choosing", "Bakery without choosing")
+    .summary("a number can appear after others have found that there is none")
+    .fails(&[(
+        Property::Exclusion,
+        "p1 takes a number and enters while p0, which has seen none, is taking the same",
+    )])
+    .mutant(
+        "mutex/bakery",
+        "nobody says, or waits for, who is choosing a number",
+        Property::Exclusion,
+    )
+    .config(|setup| Ok(Config { mutation: Some(Mutation::NoChoosing), ..(PLAIN.config)(setup)? }))
+    .claims(&[Check::new(3, &[Property::Exclusion]).fails(38)]);
+
+#[cfg(test)]
+mod tests {
+    use conclave_protocol::{Bench, Effect, Setup, Topology};
+
+    use super::*;
+
+    #[test]
+    fn a_process_waits_for_a_lower_number_until_it_is_given_up() {
+        let setup = Setup::new(Topology::complete(3)).with("registers", "atomic");
+        let mut bench = Bench::new(&PLAIN, &setup);
+        bench.at(1).request(Request::Acquire);
+        // p0 has number 1, so p1 takes 2, and has stopped choosing.
+        for answer in [Msg::Done, Msg::Value(1), Msg::Value(0), Msg::Done, Msg::Done] {
+            bench.at(1).message(2, answer);
+        }
+        let read = |register| [Effect::Send { to: NodeId(2), msg: Msg::Read(register) }];
+        let number = Register::Number(NodeId(0));
+        assert_eq!(bench.at(1).message(2, Msg::Value(0)), read(number), "p0 is not choosing");
+        assert_eq!(bench.at(1).message(2, Msg::Value(1)), read(number), "it has the lower number");
+        assert_eq!(bench.at(1).rules(), [2]);
+        let next = read(Register::Choosing(NodeId(1)));
+        assert_eq!(bench.at(1).message(2, Msg::Value(0)), next);
     }
 }

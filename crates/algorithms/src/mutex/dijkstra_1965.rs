@@ -1,23 +1,23 @@
 //! The first solution for any number of processes. They share a memory, which here is played by the
 //! last node. A process that wants to enter waits until it is its turn, which it takes when it finds
-//! that the one whose turn it is does not want to; then it says that it is in the second stage, and
-//! enters if it finds nobody else there.
+//! that the process whose turn it is does not want to enter; then it says that it is in the second
+//! stage, and enters if it finds no other process there.
 //!
 //! Two processes cannot both be inside: each has said that it is in the second stage before it
 //! looked at the other, so the one that looked last has seen the other. They cannot all keep each
-//! other out: once the turn belongs to one that wants to enter, nobody takes it any more, and all
-//! others leave the second stage and wait.
+//! other out: once the turn belongs to a process that wants to enter, no process takes it any more,
+//! and all others leave the second stage and wait.
 //!
 //! # Rules
 //!
-//! Each line is one access to the memory, or none.
+//! Each rule is a sequence of accesses to the memory.
 //!
 //! 1. Acquire: write `want[i] := true`.
 //! 2. Read `turn`. If it is not i: write `stage2[i] := false`, read `want[turn]` and, if that is
 //!    false, write `turn := i`; repeat this rule.
 //! 3. Write `stage2[i] := true`. Read `stage2[j]` of every other j; if one is true, go to rule 2.
 //! 4. Read `fence`, write it increased by one, and enter with it as the fencing token. (These two
-//!    accesses are not part of the original; whoever has come this far is alone.)
+//!    accesses are not part of the original; a process that has come this far is alone.)
 //! 5. Release: write `stage2[i] := false`, then `want[i] := false`.
 //!
 //! # Cost
@@ -34,10 +34,10 @@
 //! and so does that of a process whose turn it is and that wants to enter.
 
 use conclave_protocol::claims::Check;
-use conclave_protocol::{Charge, Ctx, Entry, Info, Model, Never, NodeId, Property, Protocol, Wrap};
+use conclave_protocol::{Charge, Ctx, Entry, Model, Never, NodeId, Property, Protocol, Wrap};
 use serde::{Deserialize, Serialize};
 
-use super::shared_memory::{self, Memory, Msg, Register, Registers};
+use super::support::shared_memory::{self, Memory, Msg, Register, Registers};
 use super::{ALIKE, FREE, Notice, Request};
 
 /// The state of a node.
@@ -103,46 +103,6 @@ pub enum Step {
 pub struct Config {
     wrap: Wrap,
 }
-
-/// The algorithm as published, with a fencing token.
-pub static PLAIN: Entry<Dijkstra1965> = Entry {
-    info: Info {
-        id: "mutex/dijkstra-1965",
-        title: "Dijkstra 1965",
-        summary: "shared memory: take the turn from who does not want it, then see who else is in",
-        source: "Dijkstra. Solution of a problem in concurrent programming control. CACM 8(9), 1965",
-        text: include_str!("dijkstra_1965.rs"),
-        model: Model::RELIABLE,
-        holds: &[Property::Exclusion, Property::NoDeadlock, Property::FenceOrder],
-        fails: &[
-            (
-                Property::NoStarvation,
-                "p0 leaves and asks again between any two looks of p1, which always finds that it \
-                 is p0's turn and that p0 wants to enter",
-            ),
-            (
-                Property::FcfsHappenedBefore,
-                "who has just left has the turn, and enters again before those that wait",
-            ),
-        ],
-        options: &[Wrap::OPTION],
-        mutant: None,
-        claims: &[
-            Check::new(3, FREE).requests(2),
-            Check::new(4, FREE),
-            Check::new(3, &[Property::NoDeadlock]).endless().set(ALIKE),
-            Check::new(3, &[Property::NoStarvation]).endless().set(ALIKE).loops(50, 26),
-            Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(33),
-        ],
-        deep: &[Check::new(4, FREE).requests(2)],
-        ..Info::EMPTY
-    },
-    config: |setup| {
-        shared_memory::check(setup)?;
-        Ok(Config { wrap: Wrap::of(setup)? })
-    },
-    clients: shared_memory::clients,
-};
 
 impl Protocol for Dijkstra1965 {
     type Config = Config;
@@ -229,24 +189,121 @@ impl Step {
         };
         match next {
             Self::Outside => {}
-            Self::Wanting => write(Register::Want(me), 1, ctx),
-            Self::ReadingTurn => shared_memory::read(Register::Turn, ctx),
-            Self::Yielding { .. } | Self::LeavingStage2 { .. } => {
+            // Rule 1.
+            Self::Wanting => {
+                ctx.rule(1);
+                write(Register::Want(me), 1, ctx);
+            }
+            // Rule 2.
+            Self::ReadingTurn => {
+                ctx.rule(2);
+                shared_memory::read(Register::Turn, ctx);
+            }
+            Self::Yielding { .. } => {
+                ctx.rule(2);
                 write(Register::Stage2(me), 0, ctx);
             }
-            Self::ReadingWant { turn } => shared_memory::read(Register::Want(turn), ctx),
-            Self::TakingTurn => write(Register::Turn, me.0.into(), ctx),
-            Self::Claiming => write(Register::Stage2(me), 1, ctx),
-            Self::Checking { of } => shared_memory::read(Register::Stage2(of), ctx),
-            Self::ReadingFence => shared_memory::read(Register::Fence, ctx),
-            Self::WritingFence { token } => write(Register::Fence, token, ctx),
+            Self::ReadingWant { turn } => {
+                ctx.rule(2);
+                shared_memory::read(Register::Want(turn), ctx);
+            }
+            Self::TakingTurn => {
+                ctx.rule(2);
+                write(Register::Turn, me.0.into(), ctx);
+            }
+            // Rule 3.
+            Self::Claiming => {
+                ctx.rule(3);
+                write(Register::Stage2(me), 1, ctx);
+            }
+            Self::Checking { of } => {
+                ctx.rule(3);
+                shared_memory::read(Register::Stage2(of), ctx);
+            }
+            // Rule 4.
+            Self::ReadingFence => {
+                ctx.rule(4);
+                shared_memory::read(Register::Fence, ctx);
+            }
+            Self::WritingFence { token } => {
+                ctx.rule(4);
+                write(Register::Fence, token, ctx);
+            }
             Self::Inside => {
                 if let Self::WritingFence { token } = *self {
+                    ctx.rule(4);
                     ctx.notify(Notice::Acquired { token });
                 }
             }
-            Self::Leaving { .. } => write(Register::Want(me), 0, ctx),
+            // Rule 5.
+            Self::LeavingStage2 { .. } => {
+                ctx.rule(5);
+                write(Register::Stage2(me), 0, ctx);
+            }
+            Self::Leaving { .. } => {
+                ctx.rule(5);
+                write(Register::Want(me), 0, ctx);
+            }
         }
         *self = next;
+    }
+}
+
+/// The algorithm as published, with a fencing token.
+pub static PLAIN: Entry<Dijkstra1965> =
+    Entry::new("mutex/dijkstra-1965", "Dijkstra 1965", |setup| {
+        shared_memory::check(setup)?;
+        Ok(Config { wrap: Wrap::of(setup)? })
+    })
+    .summary("shared memory: take the turn from who does not want it, then see who else is in")
+    .source("Dijkstra. Solution of a problem in concurrent programming control. CACM 8(9), 1965")
+    .text(include_str!("dijkstra_1965.rs"))
+    .model(Model::RELIABLE)
+    .holds(FREE)
+    .fails(&[
+        (
+            Property::NoStarvation,
+            "p0 leaves and asks again between any two looks of p1, which always finds that it is \
+             p0's turn and that p0 wants to enter",
+        ),
+        (
+            Property::FcfsHappenedBefore,
+            "who has just left has the turn, and enters again before those that wait",
+        ),
+    ])
+    .options(&[Wrap::OPTION])
+    .clients(shared_memory::clients)
+    .claims(&[
+        Check::new(3, FREE).requests(2),
+        Check::new(4, FREE),
+        Check::new(3, &[Property::NoDeadlock]).endless().set(ALIKE),
+        Check::new(3, &[Property::NoStarvation]).endless().set(ALIKE).loops(50, 26),
+        Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(33),
+    ])
+    .deep(&[Check::new(4, FREE).requests(2)]);
+
+#[cfg(test)]
+mod tests {
+    use conclave_protocol::{Bench, Effect};
+
+    use super::*;
+
+    #[test]
+    fn a_process_takes_the_turn_only_from_one_that_does_not_want_to_enter() {
+        let mut bench = Bench::complete(&PLAIN, 3);
+        bench.at(1).request(Request::Acquire);
+        let access = |msg| [Effect::Send { to: NodeId(2), msg }];
+        assert_eq!(bench.at(1).message(2, Msg::Done), access(Msg::Read(Register::Turn)));
+        // It is p0's turn, and p0 wants to enter.
+        bench.at(1).message(2, Msg::Value(0));
+        let wants = access(Msg::Read(Register::Want(NodeId(0))));
+        assert_eq!(bench.at(1).message(2, Msg::Done), wants);
+        assert_eq!(bench.at(1).message(2, Msg::Value(1)), access(Msg::Read(Register::Turn)));
+        // Now it does not.
+        bench.at(1).message(2, Msg::Value(0));
+        bench.at(1).message(2, Msg::Done);
+        let taken = access(Msg::Write { register: Register::Turn, value: 1 });
+        assert_eq!(bench.at(1).message(2, Msg::Value(0)), taken);
+        assert_eq!(bench.at(1).rules(), [2]);
     }
 }

@@ -25,7 +25,7 @@ pub enum Register {
     Choosing(NodeId),
     /// Bakery: its number, or 0.
     Number(NodeId),
-    /// The latest fencing token. Only whoever has won touches it.
+    /// The latest fencing token. Only the process that may enter touches it.
     Fence,
 }
 
@@ -158,12 +158,12 @@ impl Memory {
     }
 }
 
-/// Who plays the memory.
+/// The node that plays the memory.
 pub fn memory<P: Protocol>(ctx: &Ctx<P>) -> NodeId {
     NodeId(ctx.n() - 1)
 }
 
-/// The processes: everyone but the memory.
+/// The processes: every node but the memory.
 pub fn processes<P: Protocol>(ctx: &Ctx<P>) -> Range<u32> {
     0..ctx.n() - 1
 }
@@ -216,22 +216,17 @@ pub fn answer<P: Protocol<Msg = Msg>>(from: NodeId, msg: Msg, ctx: &mut Ctx<P>) 
 
 #[cfg(test)]
 mod tests {
-    use conclave_protocol::{Effect, Time, Topology};
+    use conclave_protocol::{Bench, Effect};
 
-    use super::super::bakery::{self, Bakery};
     use super::*;
+    use crate::mutex::bakery;
 
+    /// The answer to the last of these accesses of p0 to the memory, p1.
     fn after(accesses: &[Msg]) -> Msg {
-        let setup = Setup::new(Topology::complete(2));
-        let config = (bakery::PLAIN.config)(&setup).expect("two nodes are enough");
-        let mut effects: Vec<Effect<Bakery>> = Vec::new();
-        let mut ctx = Ctx::new(NodeId(1), &setup.topology, &config, Time::ZERO, &mut effects);
-        let mut memory = Memory::default();
-        for &access in accesses {
-            memory.on_message(NodeId(0), access, &mut ctx);
-        }
-        match effects.last() {
-            Some(&Effect::Send { to: NodeId(0), msg }) => msg,
+        let mut bench = Bench::complete(&bakery::PLAIN, 2);
+        let answers = accesses.iter().flat_map(|&access| bench.at(1).message(0, access));
+        match answers.last() {
+            Some(Effect::Send { to: NodeId(0), msg }) => msg,
             other => panic!("every access is answered, not by {other:?}"),
         }
     }
@@ -253,7 +248,7 @@ mod tests {
             Msg::Begin { register, value: 8 },
             Msg::Read(register),
         ];
-        // In tests of single rules, the first choice is made.
+        // On a bench, the first choice is made.
         assert_eq!(after(&begun), Msg::Value(0));
         let [write, begin, read] = begun;
         assert_eq!(after(&[write, begin, Msg::End(register), read]), Msg::Value(8));
