@@ -1,8 +1,8 @@
 //! A ring that mends itself. Each node has a register; node 0 is privileged while its predecessor's
-//! register equals its own, every other node while it differs. Who is privileged may enter; who has
-//! left or does not want in moves: node 0 counts its register up, modulo K, the others copy their
-//! predecessor's. From whatever the registers held at first, in the end exactly one privilege goes
-//! round for ever.
+//! register equals its own, every other node while it differs. A privileged node may enter; one that
+//! has left or does not want to enter moves: node 0 counts its register up, modulo K, the others copy
+//! their predecessor's. From whatever the registers held at first, in the end exactly one privilege
+//! goes round for ever.
 //!
 //! A node here knows its predecessor's register by messages, sent on every change and from time to
 //! time besides, so it acts on a copy, and so the ring really has 2N registers: each copy follows
@@ -22,13 +22,14 @@
 //! 2. `Register` from the predecessor: copy it. If privileged now: enter if waiting; if not, move.
 //! 3. Release: if still privileged, move.
 //! 4. To move: change the own register and send it to the successor.
-//! 5. Timer: send the register again, whatever has become of the last message.
+//! 5. Timer: send the register again, whatever has become of the last message. If privileged, as a
+//!    node may be from the beginning: enter if waiting; if not, move.
 //!
 //! # Cost
 //!
-//! Once settled, the privilege takes one message a step, N a round, whether anybody wants it or
-//! not; repetitions by the timer come on top. If everybody always wants in: one message and one hop
-//! an entry. Alone, a request waits for a round at most.
+//! Once settled, the privilege takes one message a step, N a round, whether any node wants it or
+//! not; repetitions by the timer come on top. If all nodes always want to enter: one message and one
+//! hop an entry. Alone, a request waits for a round at most.
 //!
 //! # Known failures
 //!
@@ -42,7 +43,7 @@ use std::time::Duration;
 
 use conclave_protocol::claims::Check;
 use conclave_protocol::{
-    Charge, Ctx, Entry, Info, Links, Model, Never, NodeId, Opt, Property, Protocol, Setup, Unfit,
+    Charge, Ctx, Entry, Links, Model, Never, NodeId, Opt, Property, Protocol, Setup, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
@@ -65,17 +66,6 @@ enum Phase {
     Inside,
 }
 
-/// How registers count and what they hold at first.
-#[derive(Clone, Debug)]
-pub struct Config {
-    k: u32,
-    /// What each register holds at first.
-    registers: Vec<u32>,
-    /// What each node takes its predecessor's register to be at first, if anything.
-    copies: Option<Vec<u32>>,
-    resend: Duration,
-}
-
 /// The only message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Msg {
@@ -90,93 +80,16 @@ pub enum Timer {
     Resend,
 }
 
-/// Dijkstra's K-state ring, by messages.
-pub static PLAIN: Entry<SelfStabilizing> = Entry {
-    info: Info {
-        id: "mutex/dijkstra-self-stabilizing-ring",
-        title: "Dijkstra's self-stabilizing ring",
-        summary: "whatever the registers hold at first, in the end one privilege goes round",
-        source: "Dijkstra. Self-stabilizing systems in spite of distributed control. CACM 17(11), \
-                 1974",
-        text: include_str!("dijkstra_self_stabilizing_ring.rs"),
-        model: Model { links: Links::Ring, ..Model::FIFO },
-        holds: &[Property::NoDeadlock, Property::NoStarvation],
-        fails: &[
-            (
-                Property::Exclusion,
-                "with x=3,1,4,1 several nodes are privileged at first, and enter together",
-            ),
-            (
-                Property::FenceOrder,
-                "a grant carries the register, which runs from 0 to K-1 and starts again",
-            ),
-            FCFS,
-        ],
-        options: &[
-            VALUES,
-            Opt { name: "x", default: "0,0,…", help: "what the registers hold at first" },
-            Opt {
-                name: "copies",
-                default: "nothing",
-                help: "what the nodes take their predecessors' registers to hold at first",
-            },
-        ],
-        mutant: None,
-        claims: &[
-            Check::new(3, LIVE).timers(2),
-            Check::new(3, LIVE).set(&[("x", "1,2,3")]).timers(1),
-            Check::new(4, &[Property::Exclusion]).set(&[("x", "3,1,4,1")]).timers(2).fails(4),
-            Check::new(2, &[Property::FenceOrder]).fails(6),
-            Check::new(4, &[Property::FcfsHappenedBefore]).timers(0).talking().fails(4),
-        ],
-        deep: &[Check::new(3, LIVE).set(&[("x", "1,2,3")]).timers(2)],
-        ..Info::EMPTY
-    },
-    config: Config::new,
-    clients: Entry::<SelfStabilizing>::everyone,
-};
-
-/// The same, started as it will be once it has settled.
-pub static SETTLED: Entry<SelfStabilizing> = Entry {
-    info: Info {
-        id: "mutex/dijkstra-self-stabilizing-ring-settled",
-        title: "Dijkstra's self-stabilizing ring, settled",
-        summary: "one privilege goes round from the beginning, which excludes",
-        holds: &[Property::Exclusion, Property::NoDeadlock, Property::NoStarvation],
-        fails: &[
-            (
-                Property::FenceOrder,
-                "a grant carries the register, which runs from 0 to K-1 and starts again",
-            ),
-            FCFS,
-        ],
-        options: &[VALUES],
-        claims: &[
-            Check::new(3, &[Property::Exclusion, Property::NoDeadlock, Property::NoStarvation])
-                .timers(2),
-            Check::new(3, &[Property::Exclusion, Property::NoDeadlock, Property::NoStarvation])
-                .requests(2)
-                .timers(1),
-            Check::new(2, &[Property::FenceOrder]).fails(6),
-            Check::new(4, &[Property::FcfsHappenedBefore]).timers(0).talking().fails(4),
-        ],
-        deep: &[Check::new(
-            3,
-            &[Property::Exclusion, Property::NoDeadlock, Property::NoStarvation],
-        )
-        .timers(3)],
-        cases: &[],
-        ..PLAIN.info
-    },
-    ..PLAIN
-};
-
-const FCFS: (Property, &str) = (
-    Property::FcfsHappenedBefore,
-    "p3 asks and tells p1, which asks too; the privilege, at p0, comes to p1 first",
-);
-
-const VALUES: Opt = Opt { name: "k", default: "2N+1", help: "how many values a register has" };
+/// How registers count and what they hold at first.
+#[derive(Clone, Debug)]
+pub struct Config {
+    k: u32,
+    /// What each register holds at first.
+    registers: Vec<u32>,
+    /// What each node takes its predecessor's register to be at first, if anything.
+    copies: Option<Vec<u32>>,
+    resend: Duration,
+}
 
 impl Config {
     fn new(setup: &Setup) -> Result<Self, Unfit> {
@@ -221,18 +134,30 @@ impl Protocol for SelfStabilizing {
 
     fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
         self.phase = match request {
-            Request::Acquire => Phase::Waiting,
-            Request::Release => Phase::Outside,
+            // Rule 1.
+            Request::Acquire => {
+                ctx.rule(1);
+                Phase::Waiting
+            }
+            // Rule 3.
+            Request::Release => {
+                ctx.rule(3);
+                Phase::Outside
+            }
         };
         self.enter_or_move_if_privileged(ctx);
     }
 
+    /// Rule 2.
     fn on_message(&mut self, _: NodeId, Msg::Register(value): Msg, ctx: &mut Ctx<Self>) {
+        ctx.rule(2);
         self.before = Some(value % ctx.config.k);
         self.enter_or_move_if_privileged(ctx);
     }
 
+    /// Rule 5.
     fn on_timer(&mut self, Timer::Resend: Timer, ctx: &mut Ctx<Self>) {
+        ctx.rule(5);
         self.tell(ctx);
         self.enter_or_move_if_privileged(ctx);
     }
@@ -267,7 +192,9 @@ impl SelfStabilizing {
                 self.phase = Phase::Inside;
                 ctx.notify(Notice::Acquired { token: self.register.into() });
             }
+            // Rule 4.
             (Phase::Outside, Some(before)) => {
+                ctx.rule(4);
                 self.register =
                     if ctx.me == NodeId(0) { (self.register + 1) % ctx.config.k } else { before };
                 self.tell(ctx);
@@ -279,5 +206,95 @@ impl SelfStabilizing {
     fn tell(&self, ctx: &mut Ctx<Self>) {
         ctx.send(ctx.successor(), Msg::Register(self.register));
         ctx.set_timer(Timer::Resend, ctx.config.resend);
+    }
+}
+
+const AGAIN: (Property, &str) = (
+    Property::FenceOrder,
+    "a grant carries the register, which runs from 0 to K-1 and starts again",
+);
+
+const FCFS: (Property, &str) = (
+    Property::FcfsHappenedBefore,
+    "p3 asks and tells p1, which asks too; the privilege, at p0, comes to p1 first",
+);
+
+const VALUES: Opt = Opt { name: "k", default: "2N+1", help: "how many values a register has" };
+
+/// What is true once there is one privilege.
+const SETTLED_HOLDS: &[Property] =
+    &[Property::Exclusion, Property::NoDeadlock, Property::NoStarvation];
+
+/// Dijkstra's K-state ring, by messages.
+pub static PLAIN: Entry<SelfStabilizing> = Entry::new(
+    "mutex/dijkstra-self-stabilizing-ring",
+    "Dijkstra's self-stabilizing ring",
+    Config::new,
+)
+.summary("whatever the registers hold at first, in the end one privilege goes round")
+.source("Dijkstra. Self-stabilizing systems in spite of distributed control. CACM 17(11), 1974")
+.text(include_str!("dijkstra_self_stabilizing_ring.rs"))
+.model(Model { links: Links::Ring, ..Model::FIFO })
+.holds(LIVE)
+.fails(&[
+    (
+        Property::Exclusion,
+        "with x=3,1,4,1 several nodes are privileged at first, and enter together",
+    ),
+    AGAIN,
+    FCFS,
+])
+.options(&[
+    VALUES,
+    Opt { name: "x", default: "0,0,…", help: "what the registers hold at first" },
+    Opt {
+        name: "copies",
+        default: "nothing",
+        help: "what the nodes take their predecessors' registers to hold at first",
+    },
+])
+.claims(&[
+    Check::new(3, LIVE).timers(2),
+    Check::new(3, LIVE).set(&[("x", "1,2,3")]).timers(1),
+    Check::new(4, &[Property::Exclusion]).set(&[("x", "3,1,4,1")]).timers(2).fails(4),
+    Check::new(2, &[Property::FenceOrder]).fails(6),
+    Check::new(4, &[Property::FcfsHappenedBefore]).timers(0).talking().fails(4),
+])
+.deep(&[Check::new(3, LIVE).set(&[("x", "1,2,3")]).timers(2)]);
+
+/// The same, started as it will be once it has settled.
+pub static SETTLED: Entry<SelfStabilizing> = PLAIN
+    .variant(
+        "mutex/dijkstra-self-stabilizing-ring-settled",
+        "Dijkstra's self-stabilizing ring, settled",
+    )
+    .summary("one privilege goes round from the beginning, which excludes")
+    .holds(SETTLED_HOLDS)
+    .fails(&[AGAIN, FCFS])
+    .options(&[VALUES])
+    .claims(&[
+        Check::new(3, SETTLED_HOLDS).timers(2),
+        Check::new(3, SETTLED_HOLDS).requests(2).timers(1),
+        Check::new(2, &[Property::FenceOrder]).fails(6),
+        Check::new(4, &[Property::FcfsHappenedBefore]).timers(0).talking().fails(4),
+    ])
+    .deep(&[Check::new(3, SETTLED_HOLDS).timers(3)]);
+
+#[cfg(test)]
+mod tests {
+    use conclave_protocol::{Bench, Effect};
+
+    use super::*;
+
+    #[test]
+    fn a_privileged_node_enters_if_it_waits_and_moves_if_not() {
+        let mut bench = Bench::complete(&PLAIN, 3);
+        bench.at(1).request(Request::Acquire);
+        let entered = bench.at(1).message(0, Msg::Register(5));
+        assert_eq!(entered, [Effect::Notify(Notice::Acquired { token: 0 })]);
+        assert_eq!(bench.at(1).rules(), [2]);
+        let moved = Effect::Send { to: NodeId(2), msg: Msg::Register(5) };
+        assert!(bench.at(1).request(Request::Release).contains(&moved));
+        assert_eq!(bench.at(1).rules(), [3, 4]);
     }
 }

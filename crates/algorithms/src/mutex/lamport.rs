@@ -1,7 +1,7 @@
 //! Every node keeps the queue of all requests, in the order of their timestamps. A node that wants
-//! the critical section announces its request to everybody, and enters when it is the first in its
-//! own queue and has heard from everybody something later than the request: then nothing older can
-//! still be under way. On leaving it tells everybody to strike the request out.
+//! the critical section announces its request to every other node, and enters when it is the first
+//! in its own queue and has heard from each of them something later than the request: then nothing
+//! older can still be under way. On leaving it tells every other node to strike the request out.
 //!
 //! Two nodes cannot both be inside: messages of a link keep their order, so a node that has heard
 //! something later than its own request from j has also heard j's request, if that is older, and
@@ -9,14 +9,14 @@
 //!
 //! # Rules
 //!
-//! 1. Acquire: tick the clock; enter the request, stamped with its time, in the queue; send `Req`
-//!    to all.
-//! 2. `Req` from j: advance the clock past it, put it in the queue, send `Ack` with the new time.
-//! 3. `Ack`, `Rel`, `Req`: merge the time into the clock. An `Ack` later than our request says
-//!    that its sender has nothing older.
-//! 4. Enter when our request is the first of the queue and nobody's word is missing.
+//! 1. Acquire: tick the clock; put the request, stamped with its time, into the queue; send `Req` to
+//!    all.
+//! 2. `Req` from j: advance the clock past it, put it into the queue, send `Ack` with the new time.
+//! 3. `Ack` from j: merge its time into the clock. If it is later than our request, j has nothing
+//!    older under way: its word is not missing any more.
+//! 4. Enter when our request is the first of the queue and no word is missing.
 //! 5. Release: strike out our request, tick, send `Rel` to all.
-//! 6. `Rel` from j: strike out j's request.
+//! 6. `Rel` from j: merge its time into the clock, strike out j's request.
 //!
 //! With acknowledgements suppressed, every message later than our request counts as one (rule 3),
 //! and none is sent to a node that has been sent something later already (rule 2): of two requests
@@ -33,16 +33,15 @@
 //! # Known failures
 //!
 //! Where messages overtake each other, an acknowledgement can arrive ahead of an older request
-//! sent before it, and two nodes enter. A crashed node acknowledges nothing: everybody waits, as
-//! they do when one message is lost.
+//! sent before it, and two nodes enter. A crashed node acknowledges nothing: every other node
+//! waits, as it does when one message is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use conclave_protocol::claims::Check;
 use conclave_protocol::theory::{Case, Fits, Given, SIZES};
 use conclave_protocol::{
-    Charge, Ctx, Entry, Info, Lamport as Clock, Model, Never, NodeId, NodeSet, Property, Protocol,
-    Stamp,
+    Charge, Ctx, Entry, Lamport as Clock, Model, Never, NodeId, NodeSet, Protocol, Stamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -72,13 +71,6 @@ enum Phase {
     },
 }
 
-/// Which messages count as acknowledgements.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// All later ones do, so that some `Ack`s need not be sent.
-    suppress: bool,
-}
-
 /// What nodes send each other, each with the time of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Msg {
@@ -90,56 +82,12 @@ pub enum Msg {
     Rel(Stamp),
 }
 
-/// The algorithm as published.
-pub static PLAIN: Entry<Lamport> = Entry {
-    info: Info {
-        id: "mutex/lamport",
-        title: "Lamport's queue",
-        summary: "everybody keeps the queue of all requests; enter when first in it",
-        source: "Lamport. Time, clocks, and the ordering of events in a distributed system. \
-                 CACM 21(7), 1978",
-        text: include_str!("lamport.rs"),
-        model: Model::FIFO,
-        holds: &[
-            Property::Exclusion,
-            Property::NoDeadlock,
-            Property::NoStarvation,
-            Property::FcfsHappenedBefore,
-            Property::FcfsTimestamp,
-            Property::FenceOrder,
-        ],
-        fails: &[],
-        options: &[],
-        mutant: None,
-        claims: &[Check::new(3, ORDERED), Check::new(2, ORDERED).requests(2)],
-        deep: &[Check::new(3, SAFE).requests(2).bounded(26)],
-        cases: &[
-            Case::new("idle", SIZES, Given::lone_among_equals).fits(&[Fits::LONE, Fits::EACH]),
-            Case::new("burst", SIZES, Given::all_at_once).fits(&[Fits::BURST]),
-        ],
-        ..Info::EMPTY
-    },
-    config: |_| Ok(Config { suppress: false }),
-    clients: Entry::<Lamport>::everyone,
-};
-
-/// Any later message acknowledges.
-pub static ACK_SUPPRESSION: Entry<Lamport> = Entry {
-    info: Info {
-        id: "mutex/lamport-ack-suppression",
-        title: "Lamport's queue with fewer acknowledgements",
-        summary: "any message later than a request acknowledges it",
-        claims: &[Check::new(3, ORDERED), Check::new(2, ORDERED).requests(2)],
-        deep: &[Check::new(3, SAFE).requests(2).bounded(26)],
-        cases: &[
-            Case::new("idle", SIZES, Given::lone_among_equals).fits(&[Fits::LONE, Fits::AT_MOST]),
-            Case::new("burst", SIZES, Given::all_at_once).fits(&[Fits::BURST]),
-        ],
-        ..PLAIN.info
-    },
-    config: |_| Ok(Config { suppress: true }),
-    ..PLAIN
-};
+/// Which messages count as acknowledgements.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// All later ones do, so that some `Ack`s need not be sent.
+    suppress: bool,
+}
 
 impl Protocol for Lamport {
     type Config = Config;
@@ -160,14 +108,18 @@ impl Protocol for Lamport {
 
     fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
         match (request, &self.phase) {
+            // Rule 1.
             (Request::Acquire, _) => {
+                ctx.rule(1);
                 let asked = self.clock.tick(ctx.me);
                 self.queue.insert(asked);
                 self.phase = Phase::Waiting { asked, missing: ctx.peer_set() };
                 self.tell_all(Msg::Req(asked), asked, ctx);
                 self.enter_if_first(ctx);
             }
+            // Rule 5.
             (Request::Release, Phase::Inside { asked }) => {
+                ctx.rule(5);
                 self.queue.remove(asked);
                 self.phase = Phase::Outside;
                 let left = self.clock.tick(ctx.me);
@@ -179,7 +131,9 @@ impl Protocol for Lamport {
 
     fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
         match msg {
+            // Rule 2.
             Msg::Req(theirs) => {
+                ctx.rule(2);
                 let received = self.clock.receive(theirs, ctx.me);
                 self.queue.insert(theirs);
                 if self.told.get(&from).is_none_or(|&told| told < theirs) {
@@ -187,18 +141,21 @@ impl Protocol for Lamport {
                     self.note_told(from, received, ctx);
                 }
                 if ctx.config.suppress {
-                    self.note_heard(from, theirs);
+                    self.note_heard(from, theirs, ctx);
                 }
             }
+            // Rule 3.
             Msg::Ack(sent) => {
                 self.clock.observe(sent);
-                self.note_heard(from, sent);
+                self.note_heard(from, sent, ctx);
             }
+            // Rule 6.
             Msg::Rel(sent) => {
+                ctx.rule(6);
                 self.clock.observe(sent);
                 self.queue.retain(|request| request.node != from);
                 if ctx.config.suppress {
-                    self.note_heard(from, sent);
+                    self.note_heard(from, sent, ctx);
                 }
             }
         }
@@ -227,7 +184,9 @@ impl Lamport {
         }
     }
 
-    fn note_heard(&mut self, peer: NodeId, sent: Stamp) {
+    /// Rule 3.
+    fn note_heard(&mut self, peer: NodeId, sent: Stamp, ctx: &mut Ctx<Self>) {
+        ctx.rule(3);
         if let Phase::Waiting { asked, missing } = &mut self.phase
             && sent > *asked
         {
@@ -235,52 +194,82 @@ impl Lamport {
         }
     }
 
+    /// Rule 4.
     fn enter_if_first(&mut self, ctx: &mut Ctx<Self>) {
         if let &Phase::Waiting { asked, ref missing } = &self.phase
             && missing.is_empty()
             && self.queue.first() == Some(&asked)
         {
+            ctx.rule(4);
             self.phase = Phase::Inside { asked };
             ctx.notify(Notice::Acquired { token: asked.token() });
         }
     }
 }
 
+/// The algorithm as published.
+pub static PLAIN: Entry<Lamport> =
+    Entry::new("mutex/lamport", "Lamport's queue", |_| Ok(Config { suppress: false }))
+        .summary("everybody keeps the queue of all requests; enter when first in it")
+        .source(
+            "Lamport. Time, clocks, and the ordering of events in a distributed system. CACM \
+             21(7), 1978",
+        )
+        .text(include_str!("lamport.rs"))
+        .model(Model::FIFO)
+        .holds(ORDERED)
+        .claims(&[Check::new(3, ORDERED), Check::new(2, ORDERED).requests(2)])
+        .deep(&[Check::new(3, SAFE).requests(2).bounded(26)])
+        .cases(&[
+            Case::new("idle", SIZES, Given::lone_among_equals).fits(&[Fits::LONE, Fits::EACH]),
+            Case::new("burst", SIZES, Given::all_at_once).fits(&[Fits::BURST]),
+        ]);
+
+/// Any later message acknowledges.
+pub static ACK_SUPPRESSION: Entry<Lamport> = PLAIN
+    .variant("mutex/lamport-ack-suppression", "Lamport's queue with fewer acknowledgements")
+    .summary("any message later than a request acknowledges it")
+    .config(|_| Ok(Config { suppress: true }))
+    .claims(&[Check::new(3, ORDERED), Check::new(2, ORDERED).requests(2)])
+    .deep(&[Check::new(3, SAFE).requests(2).bounded(26)])
+    .cases(&[
+        Case::new("idle", SIZES, Given::lone_among_equals).fits(&[Fits::LONE, Fits::AT_MOST]),
+        Case::new("burst", SIZES, Given::all_at_once).fits(&[Fits::BURST]),
+    ]);
+
 #[cfg(test)]
 mod tests {
-    use conclave_protocol::{Effect, Time, Topology};
+    use conclave_protocol::{Bench, Effect};
 
     use super::*;
 
-    /// What p1 sends when p0's request reaches it while its own is `mine`.
-    fn answers(suppress: bool, mine: bool, theirs: u64) -> Vec<Effect<Lamport>> {
-        let (topology, config) = (Topology::complete(2), Config { suppress });
-        let mut effects = Vec::new();
-        let mut ctx = Ctx::new(NodeId(1), &topology, &config, Time::ZERO, &mut effects);
-        let mut p1 = Lamport::start(None, &mut ctx);
-        if mine {
-            p1.on_request(Request::Acquire, &mut ctx);
+    /// What p1 sends when p0's request of this time reaches it, having asked itself or not.
+    fn answer(entry: &Entry<Lamport>, asks: bool, theirs: u64) -> Vec<Effect<Lamport>> {
+        let mut bench = Bench::complete(entry, 2);
+        if asks {
+            bench.at(1).request(Request::Acquire);
         }
-        let theirs = Stamp { time: theirs, node: NodeId(0) };
-        p1.on_message(NodeId(0), Msg::Req(theirs), &mut ctx);
-        effects.retain(|effect| matches!(effect, Effect::Send { .. }));
-        effects
+        bench.at(1).message(0, Msg::Req(Stamp { time: theirs, node: NodeId(0) }))
+    }
+
+    fn ack(time: u64) -> [Effect<Lamport>; 1] {
+        [Effect::Send { to: NodeId(0), msg: Msg::Ack(Stamp { time, node: NodeId(1) }) }]
     }
 
     #[test]
     fn a_request_is_acknowledged_at_a_later_time() {
-        let ack = |time| {
-            let msg = Msg::Ack(Stamp { time, node: NodeId(1) });
-            [Effect::Send { to: NodeId(0), msg }]
-        };
-        assert_eq!(answers(false, false, 4), ack(5));
-        assert_eq!(answers(false, true, 1), ack(2));
+        assert_eq!(answer(&PLAIN, false, 4), ack(5));
+        assert_eq!(answer(&PLAIN, true, 1), ack(2));
     }
 
     #[test]
     fn a_younger_request_of_our_own_is_acknowledgement_enough() {
-        assert_eq!(answers(true, true, 1), []);
-        assert_eq!(answers(true, true, 2).len(), 1, "ours is the older");
-        assert_eq!(answers(true, false, 1).len(), 1, "we have sent nothing");
+        assert_eq!(answer(&ACK_SUPPRESSION, true, 1), []);
+        // Ours is the older, and theirs acknowledges it.
+        let token = Stamp { time: 1, node: NodeId(1) }.token();
+        let [acknowledged] = ack(3);
+        let entered = Effect::Notify(Notice::Acquired { token });
+        assert_eq!(answer(&ACK_SUPPRESSION, true, 2), [acknowledged, entered]);
+        assert_eq!(answer(&ACK_SUPPRESSION, false, 1), ack(2), "we have sent nothing");
     }
 }

@@ -5,7 +5,7 @@
 //! While its ticket is under way a node does not know yet how old its own request will turn out, so
 //! it lets the requests of others wait, and answers them when the ticket is here. Then two nodes
 //! cannot both be inside: the one with the later ticket would need a reply that the other sends only
-//! on leaving. And nobody waits for long: the server answers everybody at once.
+//! on leaving. And no node waits for its ticket for long: the server answers every request at once.
 //!
 //! # Rules
 //!
@@ -14,7 +14,7 @@
 //!    requests that arrived in the meantime, by rule 3.
 //! 3. `Request` from j: while our ticket is under way, keep it. Inside, or waiting with an older
 //!    request: defer j. Otherwise send `Reply` to j.
-//! 4. `Reply`: enter when nobody's is missing.
+//! 4. `Reply`: enter when none is missing.
 //! 5. Release: send `Reply` to all deferred nodes.
 //!
 //! # Cost
@@ -24,8 +24,8 @@
 //!
 //! # Known failures
 //!
-//! When node 0 crashes nobody gets a ticket, and when anybody does nobody gets all replies. Order is
-//! the order in which the server answered: applications that talk to each other beside the
+//! When node 0 crashes no node gets a ticket, and when any other crashes no node gets all replies.
+//! Order is the order in which the server answered: applications that talk to each other beside the
 //! algorithm may have seen another.
 //!
 //! To reply at once while the own ticket is under way (`mutex/physical-clock-order-literal`) is not
@@ -35,7 +35,7 @@
 use conclave_protocol::claims::Check;
 use conclave_protocol::theory::{Case, Fits, Given, SIZES};
 use conclave_protocol::{
-    Charge, Ctx, Entry, Info, Model, Mutant, Never, NodeId, NodeSet, Property, Protocol, Stamp,
+    Charge, Ctx, Entry, Model, Never, NodeId, NodeSet, Property, Protocol, Stamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -68,13 +68,6 @@ enum Phase {
     Inside,
 }
 
-/// Whether rule 3 is spoilt.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// A node whose ticket is under way replies at once.
-    literal: bool,
-}
-
 /// What nodes send each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Msg {
@@ -88,63 +81,24 @@ pub enum Msg {
     Reply,
 }
 
-/// The sound algorithm.
-pub static PLAIN: Entry<PhysicalClockOrder> = Entry {
-    info: Info {
-        id: "mutex/physical-clock-order",
-        title: "Ricart–Agrawala by a central clock",
-        summary: "fetch a ticket from node 0, then ask everybody",
-        source: "Ricart–Agrawala with the timestamps of a central time server",
-        text: include_str!("physical_clock_order.rs"),
-        model: Model::RELIABLE,
-        holds: &[
-            Property::Exclusion,
-            Property::NoDeadlock,
-            Property::NoStarvation,
-            Property::FcfsTimestamp,
-            Property::FenceOrder,
-        ],
-        fails: &[(
-            Property::FcfsHappenedBefore,
-            "p1 asks and tells p2, which asks too; p2's request for a ticket reaches p0 first",
-        )],
-        options: &[],
-        mutant: None,
-        claims: &[
-            Check::new(3, STAMPED).requests(2),
-            Check::new(3, &[Property::FcfsHappenedBefore]).talking().fails(9),
-        ],
-        deep: &[Check::new(4, SAFE)],
-        cases: &[Case::new("idle", SIZES, Given::lone_non_holder).fits(&[Fits::ELSEWHERE])],
-        ..Info::EMPTY
-    },
-    config: |_| Ok(Config { literal: false }),
-    clients: Entry::<PhysicalClockOrder>::everyone,
-};
+/// Nothing, but in a mutant.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    mutation: Option<Mutation>,
+}
 
-/// A node replies at once while its ticket is under way.
-pub static LITERAL: Entry<PhysicalClockOrder> = Entry {
-    info: Info {
-        id: "mutex/physical-clock-order-literal",
-        title: "Ricart–Agrawala by a central clock, replying too soon",
-        summary: "who waits for a ticket replies at once",
-        holds: &[],
-        mutant: Some(Mutant {
-            of: "mutex/physical-clock-order",
-            defect: "rule 3 replies while the own ticket, perhaps an older one, is under way",
-            breaks: Property::Exclusion,
-        }),
-        claims: &[
-            Check::new(2, &[Property::Exclusion]).fails(8),
-            Check::new(3, &[Property::FcfsHappenedBefore]).talking().fails(7),
-        ],
-        deep: &[],
-        cases: &[],
-        ..PLAIN.info
-    },
-    config: |_| Ok(Config { literal: true }),
-    ..PLAIN
-};
+/// What is wrong in a mutant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mutation {
+    /// Rule 3 replies at once while our ticket is under way.
+    ReplyTooSoon,
+}
+
+impl Config {
+    fn is(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
+    }
+}
 
 impl Protocol for PhysicalClockOrder {
     type Config = Config;
@@ -160,11 +114,15 @@ impl Protocol for PhysicalClockOrder {
 
     fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
         match request {
+            // Rule 1.
             Request::Acquire => {
+                ctx.rule(1);
                 self.phase = Phase::Fetching { kept: Vec::new() };
                 ctx.send(SERVER, Msg::TimeReq);
             }
+            // Rule 5.
             Request::Release => {
+                ctx.rule(5);
                 self.phase = Phase::Outside;
                 let deferred = self.deferred.take();
                 ctx.multicast(deferred.iter(), Msg::Reply);
@@ -174,12 +132,16 @@ impl Protocol for PhysicalClockOrder {
 
     fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
         match msg {
+            // Rule 1.
             Msg::TimeReq => {
+                ctx.rule(1);
                 self.given += 1;
                 ctx.send(from, Msg::TimeRep(self.given));
             }
+            // Rule 2.
             Msg::TimeRep(time) => {
                 let Phase::Fetching { kept } = &mut self.phase else { return };
+                ctx.rule(2);
                 let kept = std::mem::take(kept);
                 let asked = Stamp { time, node: ctx.me };
                 self.phase = Phase::Waiting { asked, missing: ctx.peer_set() };
@@ -190,8 +152,10 @@ impl Protocol for PhysicalClockOrder {
                 self.enter_if_all_replied(ctx);
             }
             Msg::Request(theirs) => self.answer(theirs, ctx),
+            // Rule 4.
             Msg::Reply => {
                 if let Phase::Waiting { missing, .. } = &mut self.phase {
+                    ctx.rule(4);
                     missing.remove(from);
                     self.enter_if_all_replied(ctx);
                 }
@@ -208,10 +172,12 @@ impl Protocol for PhysicalClockOrder {
 }
 
 impl PhysicalClockOrder {
+    /// Rule 3.
     fn answer(&mut self, theirs: Stamp, ctx: &mut Ctx<Self>) {
+        ctx.rule(3);
         let defer = match &mut self.phase {
             Phase::Outside => false,
-            Phase::Fetching { .. } if ctx.config.literal => false,
+            Phase::Fetching { .. } if ctx.config.is(Mutation::ReplyTooSoon) => false,
             Phase::Fetching { kept } => return kept.push(theirs),
             Phase::Waiting { asked, .. } => *asked < theirs,
             Phase::Inside => true,
@@ -231,5 +197,69 @@ impl PhysicalClockOrder {
             self.phase = Phase::Inside;
             ctx.notify(Notice::Acquired { token });
         }
+    }
+}
+
+/// The sound algorithm.
+pub static PLAIN: Entry<PhysicalClockOrder> =
+    Entry::new("mutex/physical-clock-order", "Ricart–Agrawala by a central clock", |_| {
+        Ok(Config { mutation: None })
+    })
+    .summary("fetch a ticket from node 0, then ask everybody")
+    .source("Ricart–Agrawala with the timestamps of a central time server")
+    .text(include_str!("physical_clock_order.rs"))
+    .model(Model::RELIABLE)
+    .holds(STAMPED)
+    .fails(&[(
+        Property::FcfsHappenedBefore,
+        "p1 asks and tells p2, which asks too; p2's request for a ticket reaches p0 first",
+    )])
+    .claims(&[
+        Check::new(3, STAMPED).requests(2),
+        Check::new(3, &[Property::FcfsHappenedBefore]).talking().fails(9),
+    ])
+    .deep(&[Check::new(4, SAFE)])
+    .cases(&[Case::new("idle", SIZES, Given::lone_non_holder).fits(&[Fits::ELSEWHERE])]);
+
+/// A node replies at once while its ticket is under way.
+pub static LITERAL: Entry<PhysicalClockOrder> = PLAIN
+    .variant(
+        "mutex/physical-clock-order-literal",
+        "Ricart–Agrawala by a central clock, replying too soon",
+    )
+    .summary("who waits for a ticket replies at once")
+    .mutant(
+        "mutex/physical-clock-order",
+        "rule 3 replies while the own ticket, perhaps an older one, is under way",
+        Property::Exclusion,
+    )
+    .config(|_| Ok(Config { mutation: Some(Mutation::ReplyTooSoon) }))
+    .claims(&[
+        Check::new(2, &[Property::Exclusion]).fails(8),
+        Check::new(3, &[Property::FcfsHappenedBefore]).talking().fails(7),
+    ]);
+
+#[cfg(test)]
+mod tests {
+    use conclave_protocol::{Bench, Effect};
+
+    use super::*;
+
+    #[test]
+    fn a_request_waits_while_a_ticket_that_may_be_older_is_under_way() {
+        let mut bench = Bench::complete(&PLAIN, 3);
+        bench.at(1).request(Request::Acquire);
+        let later = Stamp { time: 2, node: NodeId(2) };
+        assert_eq!(bench.at(1).message(2, Msg::Request(later)), []);
+        let mine = Stamp { time: 1, node: NodeId(1) };
+        let asked = bench.at(1).message(0, Msg::TimeRep(1));
+        assert_eq!(asked, [Effect::Broadcast(Msg::Request(mine))], "ours is older: no reply");
+        let mut bench = Bench::complete(&PLAIN, 3);
+        bench.at(1).request(Request::Acquire);
+        let earlier = Stamp { time: 1, node: NodeId(2) };
+        bench.at(1).message(2, Msg::Request(earlier));
+        let replied = bench.at(1).message(0, Msg::TimeRep(2));
+        assert_eq!(replied.last(), Some(&Effect::Send { to: NodeId(2), msg: Msg::Reply }));
+        assert_eq!(bench.at(1).rules(), [2, 3]);
     }
 }
