@@ -1,8 +1,9 @@
 //! The lock is kept by n replicas, each with one owner and a queue. A client asks all of them and
 //! enters when m of them, more than half, name it as their owner. Replicas answer at once and
-//! queue whoever comes second, so that nobody has to come back. If the answers show that nobody can
-//! win, clients yield: they give back what they own, and each replica chooses again, now among all
-//! it has heard of, the oldest request first. Replicas are the nodes 0 to n − 1, clients the others.
+//! queue every later request, so that no client has to come back. If the answers show that no client
+//! can win, clients yield: they give back what they own, and each replica chooses again, now among
+//! all it has heard of, the oldest request first. Replicas are the nodes 0 to n − 1, clients the
+//! others.
 //!
 //! A replica changes its owner only when the owner yields or releases, so two clients with m
 //! replicas each would have one in common with two owners. An answer that crossed a yield on its
@@ -16,10 +17,10 @@
 //! 2. `Req`, at a replica: if there is no owner, this request is; otherwise it joins the queue. Send
 //!    `Resp` with the owner and the request's place. A newer request of a client replaces its older.
 //! 3. `Resp`, while waiting: note the owner, merge its time into the clock. If m replicas are ours,
-//!    enter. If neither we nor anybody else can still get m, send `Yield` to all replicas that are
-//!    ours and forget their answers.
-//! 4. `Yield` of the owner, at a replica: the oldest of the queue and the yielder is the owner. Send
-//!    `Resp` to it, and to the yielder if it is another.
+//!    enter. If neither this client nor another can still get m, send `Yield` to all replicas that
+//!    are ours and forget their answers.
+//! 4. `Yield`, at a replica: note how often the request has yielded. If it was the owner, the oldest
+//!    of the queue and the yielder is. Send `Resp` to it, and to the yielder if it is another.
 //! 5. Release: send `Rel` to all replicas. There, the request is forgotten; if it was the owner, the
 //!    oldest of the queue is next and gets `Resp`.
 //! 6. Informed back-off: a client at place P that has heard nothing for `section` · (P + ½) sends
@@ -38,8 +39,8 @@
 //! # Known failures
 //!
 //! It promises nothing about crashes in general, but survives some. A client that crashes is dropped
-//! when its lease is over; without a lease, whatever it owned is blocked for good. Of n replicas, n −
-//! m may crash; one more, and nobody has a majority.
+//! when its lease is over; without a lease, the replicas that it owned are blocked for good. Of n
+//! replicas, n − m may crash; one more, and no client gets a majority.
 //!
 //! A replica that resets forgets its owner. Two can be inside as soon as 2m − n of the replicas that
 //! the holder owns have been reset during its stay.
@@ -55,7 +56,7 @@ use std::time::Duration;
 use conclave_protocol::claims::Check;
 use conclave_protocol::theory::{Case, Fits, REPLICAS};
 use conclave_protocol::{
-    Charge, Ctx, Entry, Info, Lamport, Model, Never, NodeId, Opt, Property, Protocol, Stamp, Time,
+    Charge, Ctx, Entry, Lamport, Model, Never, NodeId, Opt, Property, Protocol, Setup, Stamp, Time,
     Timing, Unfit,
 };
 use serde::{Deserialize, Serialize};
@@ -112,16 +113,6 @@ struct Claim {
     yields: u32,
 }
 
-/// How many there are, and how long things take.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    replicas: u32,
-    majority: u32,
-    /// How long a stay inside is expected to be.
-    section: Duration,
-    lease: Option<Duration>,
-}
-
 /// What nodes send each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Msg {
@@ -175,60 +166,18 @@ pub enum Timer {
     Lease,
 }
 
-/// The algorithm as published, with fencing.
-pub static PLAIN: Entry<LinSigma> = Entry {
-    info: Info {
-        id: "mutex/lin-sigma",
-        title: "Sigma",
-        summary: "replicas queue and answer who owns them; enter with a majority, yield if split",
-        source: "Lin, Lian, Chen, Zhang. A practical distributed mutual exclusion protocol in \
-                 dynamic peer-to-peer systems. IPTPS, 2004",
-        text: include_str!("lin_sigma.rs"),
-        model: Model {
-            // Only the lease relies on time.
-            timing: Timing::Synchronous,
-            ..Model::FIFO
-        },
-        holds: &[
-            Property::Exclusion,
-            Property::NoDeadlock,
-            Property::NoStarvation,
-            Property::FenceOrder,
-        ],
-        fails: &[(
-            Property::FcfsHappenedBefore,
-            "the later request reaches a majority of free replicas before the earlier one does",
-        )],
-        options: &[
-            COORDINATORS,
-            MAJORITY,
-            Opt {
-                name: "section",
-                default: "50",
-                help: "how long a stay inside takes, in T, at least 4",
-            },
-            Opt {
-                name: "lease",
-                default: "400",
-                help: "how long a silent owner is kept, in T, at least 8; 0 for ever",
-            },
-        ],
-        mutant: None,
-        claims: &[
-            // Clocks are read, so that there is no end to the states.
-            Check::new(3, LOCK).bounded(60),
-            Check::new(4, LOCK).set(&[("coordinators", "2")]).bounded(40),
-            Check::new(5, &[Property::FcfsHappenedBefore])
-                .set(&[("coordinators", "3"), ("lease", "0")])
-                .requests(2)
-                .fails(17),
-        ],
-        deep: &[Check::new(5, LOCK).set(&[("coordinators", "3")]).bounded(30)],
-        cases: &[Case::new("idle", REPLICAS, |given| given.lone(given.replicas(1), given.n("n")))
-            .fits(&[Fits::CLIENT])],
-        ..Info::EMPTY
-    },
-    config: |setup| {
+/// How many there are, and how long things take.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    replicas: u32,
+    majority: u32,
+    /// How long a stay inside is expected to be.
+    section: Duration,
+    lease: Option<Duration>,
+}
+
+impl Config {
+    fn new(setup: &Setup) -> Result<Self, Unfit> {
         let (replicas, majority) = group(setup)?;
         let section: u32 = setup.option("section", 50)?;
         if section < 4 {
@@ -244,15 +193,14 @@ pub static PLAIN: Entry<LinSigma> = Entry {
                 "lease={lease}, but it has to be 8 or more, or 0 for ever: {why}"
             )));
         }
-        Ok(Config {
+        Ok(Self {
             replicas,
             majority,
             section: setup.delay * section,
             lease: (lease > 0).then(|| setup.delay * lease),
         })
-    },
-    clients: |config, n| config.replicas..n,
-};
+    }
+}
 
 impl Protocol for LinSigma {
     type Config = Config;
@@ -273,15 +221,19 @@ impl Protocol for LinSigma {
 
     fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
         match request {
+            // Rule 1.
             Request::Acquire => {
+                ctx.rule(1);
                 let stamp = self.clock.tick(ctx.me);
                 let asked = Asked { stamp, sent: ctx.now(), yields: BTreeMap::new() };
                 self.phase = Phase::Waiting { asked, owners: BTreeMap::new() };
                 self.send_request(ctx);
                 self.wait_at(0, ctx);
             }
+            // Rule 5.
             Request::Release => {
                 if let Phase::Inside { asked } = &self.phase {
+                    ctx.rule(5);
                     let release = Msg::Rel { asked: asked.stamp, token: self.highest };
                     self.phase = Phase::Outside;
                     ctx.cancel_timer(Timer::Resend);
@@ -295,11 +247,18 @@ impl Protocol for LinSigma {
         match msg {
             Msg::Req { asked, yields } => self.on_asked(asked, yields, ctx),
             Msg::Yield { asked, yields } => self.on_yield(asked, yields, ctx),
+            // Rule 5.
             Msg::Rel { asked, token } => {
+                ctx.rule(5);
                 self.highest = self.highest.max(token);
                 self.forget(asked, ctx);
             }
-            Msg::Expired { highest } => self.highest = self.highest.max(highest),
+            // Rule 7.
+            Msg::Expired { highest } => {
+                ctx.rule(7);
+                self.highest = self.highest.max(highest);
+            }
+            // Rule 3.
             Msg::Resp { asked: mine, yields, owner, place, highest } => {
                 self.clock.observe(owner);
                 self.highest = self.highest.max(highest);
@@ -307,6 +266,7 @@ impl Protocol for LinSigma {
                     && asked.stamp == mine
                     && asked.yields_of(from) == yields
                 {
+                    ctx.rule(3);
                     owners.insert(from, owner);
                     self.wait_at(place, ctx);
                     self.enter_or_yield(true, ctx);
@@ -318,13 +278,22 @@ impl Protocol for LinSigma {
     fn on_timer(&mut self, timer: Timer, ctx: &mut Ctx<Self>) {
         match timer {
             Timer::Resend => {
+                match self.phase {
+                    Phase::Outside => {}
+                    // Rule 6.
+                    Phase::Waiting { .. } => ctx.rule(6),
+                    // Rule 7.
+                    Phase::Inside { .. } => ctx.rule(7),
+                }
                 // Before the request goes out again, which says how often it has yielded.
                 self.enter_or_yield(false, ctx);
                 self.send_request(ctx);
                 self.wait_at(0, ctx);
             }
+            // Rule 7.
             Timer::Lease => {
                 if let Some(owner) = self.replica.owner {
+                    ctx.rule(7);
                     self.highest += 1;
                     ctx.multicast(replicas(ctx), Msg::Expired { highest: self.highest });
                     self.forget(owner, ctx);
@@ -381,12 +350,14 @@ impl LinSigma {
         }
     }
 
-    /// Rule 3. Those who have not answered may still name anybody, if there is `hope` for them.
+    /// Rule 3. Replicas that have not answered may still name any client, if there is `hope` for
+    /// them.
     fn enter_or_yield(&mut self, hope: bool, ctx: &mut Ctx<Self>) {
         let Phase::Waiting { asked, owners } = &mut self.phase else { return };
         let (n, m) = (ctx.config.replicas as usize, ctx.config.majority as usize);
         let mine = asked.stamp;
         if owners.values().filter(|&&owner| owner == mine).count() >= m {
+            ctx.rule(3);
             self.phase = Phase::Inside { asked: asked.clone() };
             self.highest += 1;
             self.wait_at(0, ctx);
@@ -399,6 +370,7 @@ impl LinSigma {
         let best = replicas_of.values().max().copied().unwrap_or(0);
         let left = if hope { n - owners.len() } else { 0 };
         if best + left < m {
+            ctx.rule(3);
             let ours = owners.extract_if(.., |_, owner| *owner == mine);
             for (replica, _) in ours {
                 let yields = asked.yields.entry(replica).or_default();
@@ -411,12 +383,14 @@ impl LinSigma {
 
 /// The replica's rules.
 impl LinSigma {
+    /// Rule 2.
     fn on_asked(&mut self, asked: Stamp, yields: u32, ctx: &mut Ctx<Self>) {
         let claims = &mut self.replica.claims;
         let earlier = claims.iter().map(|claim| claim.asked).find(|a| a.node == asked.node);
         if earlier.is_some_and(|earlier| earlier > asked) {
             return;
         }
+        ctx.rule(2);
         match claims.binary_search_by_key(&asked, |claim| claim.asked) {
             Ok(at) => claims[at].yields = claims[at].yields.max(yields),
             Err(at) => claims.insert(at, Claim { asked, yields }),
@@ -431,8 +405,10 @@ impl LinSigma {
         self.respond(asked, ctx);
     }
 
+    /// Rule 4.
     fn on_yield(&mut self, asked: Stamp, yields: u32, ctx: &mut Ctx<Self>) {
         if let Some(claim) = self.replica.claims.iter_mut().find(|claim| claim.asked == asked) {
+            ctx.rule(4);
             claim.yields = claim.yields.max(yields);
         }
         if self.replica.owner == Some(asked) {
@@ -484,36 +460,90 @@ impl LinSigma {
     }
 }
 
+/// The algorithm as published, with fencing.
+pub static PLAIN: Entry<LinSigma> = Entry::new("mutex/lin-sigma", "Sigma", Config::new)
+    .summary("replicas queue and answer who owns them; enter with a majority, yield if split")
+    .source(
+        "Lin, Lian, Chen, Zhang. A practical distributed mutual exclusion protocol in dynamic \
+         peer-to-peer systems. IPTPS, 2004",
+    )
+    .text(include_str!("lin_sigma.rs"))
+    // Only the lease relies on time.
+    .model(Model { timing: Timing::Synchronous, ..Model::FIFO })
+    .holds(LOCK)
+    .fails(&[(
+        Property::FcfsHappenedBefore,
+        "the later request reaches a majority of free replicas before the earlier one does",
+    )])
+    .options(&[
+        COORDINATORS,
+        MAJORITY,
+        Opt {
+            name: "section",
+            default: "50",
+            help: "how long a stay inside takes, in T, at least 4",
+        },
+        Opt {
+            name: "lease",
+            default: "400",
+            help: "how long a silent owner is kept, in T, at least 8; 0 for ever",
+        },
+    ])
+    .clients(|config: &Config, n| config.replicas..n)
+    .claims(&[
+        // Clocks are read, so that there is no end to the states.
+        Check::new(3, LOCK).bounded(60),
+        Check::new(4, LOCK).set(&[("coordinators", "2")]).bounded(40),
+        Check::new(5, &[Property::FcfsHappenedBefore])
+            .set(&[("coordinators", "3"), ("lease", "0")])
+            .requests(2)
+            .fails(17),
+    ])
+    .deep(&[Check::new(5, LOCK).set(&[("coordinators", "3")]).bounded(30)])
+    .cases(&[Case::new("idle", REPLICAS, |given| given.lone(given.replicas(1), given.n("n")))
+        .fits(&[Fits::CLIENT])]);
+
 #[cfg(test)]
 mod tests {
-    use conclave_protocol::{Effect, Setup, Topology};
+    use conclave_protocol::{Bench, Effect, Topology};
 
     use super::*;
 
     #[test]
     fn an_answer_from_before_a_yield_does_not_count() {
-        let (topology, mut effects) = (Topology::complete(4), Vec::new());
-        let setup = Setup::new(topology.clone()).with("coordinators", 2);
-        let config = (PLAIN.config)(&setup).expect("it fits");
-        let mut ctx = Ctx::new(NodeId(2), &topology, &config, Time::ZERO, &mut effects);
-        let mut state = LinSigma::start(None, &mut ctx);
-        state.on_request(Request::Acquire, &mut ctx);
+        let setup = Setup::new(Topology::complete(4)).with("coordinators", 2);
+        let mut bench = Bench::new(&PLAIN, &setup);
+        bench.at(2).request(Request::Acquire);
         let stamp = |node| Stamp { time: 1, node: NodeId(node) };
         let resp = |owner, yields| {
             let (asked, owner) = (stamp(2), stamp(owner));
             Msg::Resp { asked, yields, owner, place: 0, highest: 0 }
         };
         // Each client has one of the two replicas: yield.
-        state.on_message(NodeId(0), resp(2, 0), &mut ctx);
-        state.on_message(NodeId(1), resp(3, 0), &mut ctx);
+        bench.at(2).message(0, resp(2, 0));
+        let yielded = Msg::Yield { asked: stamp(2), yields: 1 };
+        let yielded = Effect::Send { to: NodeId(0), msg: yielded };
+        assert!(bench.at(2).message(1, resp(3, 0)).contains(&yielded));
         // The other yields too. An answer of replica 0 to a repeated request was still under way.
-        state.on_message(NodeId(1), resp(2, 0), &mut ctx);
-        state.on_message(NodeId(0), resp(2, 0), &mut ctx);
-        assert!(matches!(state.phase, Phase::Waiting { .. }));
-        state.on_message(NodeId(0), resp(2, 1), &mut ctx);
-        assert!(matches!(state.phase, Phase::Inside { .. }));
-        let yielded =
-            Effect::Send { to: NodeId(0), msg: Msg::Yield { asked: stamp(2), yields: 1 } };
-        assert!(effects.contains(&yielded));
+        bench.at(2).message(1, resp(2, 0));
+        bench.at(2).message(0, resp(2, 0));
+        assert!(matches!(bench.at(2).state().phase, Phase::Waiting { .. }));
+        let entered = Effect::Notify(Notice::Acquired { token: 1 });
+        assert!(bench.at(2).message(0, resp(2, 1)).contains(&entered));
+    }
+
+    #[test]
+    fn of_requests_at_a_replica_the_oldest_is_next() {
+        let mut bench = Bench::complete(&PLAIN, 6);
+        let stamp = |time, node| Stamp { time, node: NodeId(node) };
+        let (first, younger, older) = (stamp(3, 3), stamp(2, 4), stamp(1, 5));
+        for asked in [first, younger, older] {
+            bench.at(0).message(asked.node.0, Msg::Req { asked, yields: 0 });
+        }
+        let (yields, highest) = (0, 7);
+        let told = Msg::Resp { asked: older, yields, owner: older, place: 0, highest };
+        let left = bench.at(0).message(3, Msg::Rel { asked: first, token: 7 });
+        assert!(left.contains(&Effect::Send { to: NodeId(5), msg: told }));
+        assert_eq!(bench.at(0).rules(), [5]);
     }
 }

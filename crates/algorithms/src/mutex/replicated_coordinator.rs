@@ -13,21 +13,24 @@
 //!    all (`ask-all`), and send them `Req`.
 //! 2. `Req`, at a coordinator: if its grant is free, or with an older attempt of the same client,
 //!    it goes to this attempt: reply `Grant`. Otherwise reply `Deny`.
-//! 3. A reply to the current attempt: count it. With m grants, enter. If all have replied and it
-//!    is fewer, send `Rel` to the granters and back off: a constant time, or a random one up to a
+//! 3. A reply to the current attempt: count it. With m grants, enter. If all have replied and there
+//!    are fewer, send `Rel` to the granters and back off: a constant time, or a random one up to a
 //!    limit that doubles with every failure. Replies that are missing when `timeout` is over count
 //!    as denials; those coordinators get `Rel` too.
 //! 4. `Grant` for an attempt that is over: send `Rel` back at once.
 //! 5. Release: send `Rel`, with the token, to all granters.
-//! 6. `Rel`, at a coordinator: if it matches, the grant is free.
+//! 6. `Rel`, at a coordinator: note its token; if it is of the attempt that has the grant, the grant
+//!    is free.
 //! 7. With a `lease`: a coordinator takes its grant back after that time. The client measures from
 //!    its request, which is earlier, and stops in time; a grant is only as good as what is left of
 //!    it. As it might not live to release, it leaves the token behind on entering (`Entered`, m
 //!    more messages). A lease relies on clocks of equal speed and on no more than that.
 //!
-//! The persistent variant writes down what it grants before it replies. A coordinator that comes
-//! back repeats its grant, which rule 4 returns if it is over; a client that comes back releases
-//! everything it might have had.
+//! The persistent variant (`mutex/replicated-coordinator-persistent`) writes down what it grants
+//! before it replies.
+//!
+//! 8. Booting again: a coordinator repeats its grant, which rule 4 returns if it is over; a client
+//!    releases everything it might have had.
 //!
 //! # Cost
 //!
@@ -45,18 +48,22 @@
 //! queue, so that a request may lose to a later one. Without a lease the grants of a client that
 //! crashed are gone, as is one whose release is lost until the same client asks again.
 
+mod attempts;
+mod config;
+
 use std::time::Duration;
 
 use conclave_protocol::claims::Check;
-use conclave_protocol::theory::{
-    About, Ask, Asks, Case, Experiment, Fits, Further, Given, Provided, REPLICAS, Scope, T,
-};
+use conclave_protocol::theory::{Case, REPLICAS};
 use conclave_protocol::{
-    Channels, Charge, Crashes, Ctx, Entry, Info, Model, NodeId, NodeSet, Opt, Property, Protocol,
-    Setup, Time, Topology, Unfit, Wrap,
+    Channels, Charge, Crashes, Ctx, Entry, Model, NodeId, NodeSet, Property, Protocol, Time,
 };
 use serde::{Deserialize, Serialize};
 
+use self::attempts::{ASKING_A_MAJORITY, ATTEMPTS, PARTIAL_ATTEMPTS, attempts};
+pub use self::config::Config;
+use self::config::{Backoff, OPTIONS, Targets, config};
+pub(super) use self::config::{COORDINATORS, MAJORITY, group};
 use super::{Notice, Request, SAFE};
 
 /// The state of a node: a client's part and a coordinator's.
@@ -65,7 +72,7 @@ pub struct ReplicatedCoordinator {
     /// The number of our latest attempt.
     attempt: u64,
     phase: Phase,
-    /// To whom this coordinator has given its grant.
+    /// The client that has this coordinator's grant.
     granted: Option<Grantee>,
     /// The highest fencing token this node has seen.
     highest: u64,
@@ -79,52 +86,11 @@ enum Phase {
     Inside { granters: NodeSet },
 }
 
-/// Who has a coordinator's grant.
+/// The client and attempt that have a coordinator's grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Grantee {
     client: NodeId,
     attempt: u64,
-}
-
-/// How many there are, whom a client asks, and how long it waits.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    coordinators: u32,
-    majority: u32,
-    targets: Targets,
-    backoff: Backoff,
-    /// `T`, the unit of the times.
-    unit: Duration,
-    /// The limit of the first random back-off, or every constant one, in units.
-    base: u32,
-    /// None if it waits for replies for ever.
-    timeout: Option<Duration>,
-    lease: Option<Duration>,
-    persist: bool,
-    /// How attempts and fencing tokens are counted.
-    wrap: Wrap,
-}
-
-/// Whom an attempt asks.
-#[derive(Clone, Copy, Debug)]
-enum Targets {
-    All,
-    /// m of them: at random.
-    Random,
-    /// Those from `first` on, one further with every client and every attempt.
-    Rotate {
-        first: u32,
-    },
-    /// Always those from `first` on.
-    Fixed {
-        first: u32,
-    },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Backoff {
-    Constant,
-    Random,
 }
 
 /// What nodes send each other.
@@ -185,263 +151,6 @@ pub struct Stable {
 /// So often the limit of a random back-off doubles.
 const MOST_DOUBLINGS: u32 = 6;
 
-pub(super) const COORDINATORS: Opt = Opt {
-    name: "coordinators",
-    default: "half the nodes",
-    help: "how many of the nodes, from 0 on, keep the lock",
-};
-pub(super) const MAJORITY: Opt = Opt {
-    name: "majority",
-    default: "more than half of them",
-    help: "how many of these must agree",
-};
-
-/// The options `coordinators` and `majority`.
-pub(super) fn group(setup: &Setup) -> Result<(u32, u32), Unfit> {
-    let nodes = setup.n();
-    let n: u32 = setup.option("coordinators", nodes / 2)?;
-    if n == 0 || n >= nodes {
-        let reason =
-            format!("{n} of {nodes} nodes as coordinators: there must be one, and a client");
-        return Err(Unfit::new(reason));
-    }
-    let m: u32 = setup.option("majority", n / 2 + 1)?;
-    if m <= n / 2 || m > n {
-        let least = n / 2 + 1;
-        return Err(Unfit::new(format!("majority={m}, but for {n} it must be {least} to {n}")));
-    }
-    Ok((n, m))
-}
-
-fn config(setup: &Setup, persist: bool) -> Result<Config, Unfit> {
-    let (coordinators, majority) = group(setup)?;
-    let word = |name: &str, default: &str| setup.option(name, default.to_owned());
-    let unknown = |name: &str, word: &str, known: &str| {
-        Err(Unfit::new(format!("{name}={word} means nothing; there are {known}")))
-    };
-    let first = setup.option("first", 0)?;
-    let targets = match (word("mode", "ask-m")?.as_str(), word("targets", "random")?.as_str()) {
-        ("ask-all", _) => Targets::All,
-        ("ask-m", "random") => Targets::Random,
-        ("ask-m", "rotate") => Targets::Rotate { first },
-        ("ask-m", "fixed") => Targets::Fixed { first },
-        ("ask-m", targets) => return unknown("targets", targets, "random, rotate and fixed"),
-        (mode, _) => return unknown("mode", mode, "ask-m and ask-all"),
-    };
-    let backoff = match word("backoff", "random")?.as_str() {
-        "random" => Backoff::Random,
-        "constant" => Backoff::Constant,
-        other => return unknown("backoff", other, "random and constant"),
-    };
-    let (timeout, lease): (u32, u32) = (setup.option("timeout", 50)?, setup.option("lease", 0)?);
-    Ok(Config {
-        coordinators,
-        majority,
-        targets,
-        backoff,
-        unit: setup.delay,
-        base: setup.option("base", 4_u32)?.max(1),
-        timeout: (timeout > 0).then(|| setup.delay * timeout),
-        lease: (lease > 0).then(|| setup.delay * lease),
-        persist,
-        wrap: Wrap::of(setup)?,
-    })
-}
-
-/// Clients that meet again and again. They wait for all replies to an attempt before the next, so
-/// that on FIFO links no more than two attempts are under way, which three numbers tell apart.
-const MEETING: &[(&str, &str)] = &[("wrap", "3"), ("timeout", "0"), ("backoff", "constant")];
-/// The same with the numbers of the catalogue's story.
-const MEETING_FOUR: &[(&str, &str)] = &[
-    ("wrap", "3"),
-    ("timeout", "0"),
-    ("backoff", "constant"),
-    ("coordinators", "4"),
-    ("mode", "ask-all"),
-];
-/// Clients that draw by lot how long to wait.
-const DRAWING: &[(&str, &str)] = &[("wrap", "3"), ("timeout", "0"), ("base", "1")];
-
-/// A client that is no coordinator asks a majority.
-const ASKING_A_MAJORITY: Fits = Fits {
-    about: About::Lone,
-    when: |seen| {
-        let all = seen.option("mode") == Some("ask-all");
-        seen.lone_client().filter(|_| !all).map(|_| Vec::new())
-    },
-};
-const ATTEMPTS: Further =
-    &[&[("m", 2), ("k", 1)], &[("m", 2), ("k", 4)], &[("m", 3), ("k", 2)], &[("m", 4), ("k", 3)]];
-const PARTIAL_ATTEMPTS: Further = &[
-    &[("m", 2), ("k", 3), ("g", 1)],
-    &[("m", 2), ("k", 3), ("g", 2)],
-    &[("m", 3), ("k", 2), ("g", 1)],
-    &[("m", 3), ("k", 2), ("g", 2)],
-];
-
-/// A client holds the coordinators for so long that another has to try several times. When it
-/// tries, and whom it asks, is up to chance.
-fn attempts(given: &Given) -> Vec<Experiment> {
-    let (m, k) = (given.n("m"), given.n("k"));
-    let g = given.optional("g").unwrap_or(0);
-    let n = 2 * m - 1;
-    let (holder, node) = (n, n + 1);
-    let setup = Setup::new(Topology::complete(n + 2));
-    // Grants that fail are those of coordinators that the holder has not asked.
-    let targets = if g == 0 { "fixed" } else { "random" };
-    let setup = setup.with("coordinators", n).with("majority", m).with("targets", targets);
-    let mut attempts = given.together(setup, &[(node, 10)]);
-    let run = attempts.runs.remove(0);
-    for seed in 0..4000_u32 {
-        let mut run = run.clone();
-        run.seed = u64::from(seed);
-        if let Asks::Planned(asks) = &mut run.asks
-            && k > 1
-        {
-            let hold = Some(T * (8 + 3 * (seed % 10)));
-            asks.push(Ask { node: NodeId(holder), at: Time::ZERO, hold });
-        }
-        attempts.runs.push(run);
-    }
-    let (targets, attempted) = (u64::from(m), u64::from(k));
-    let node = NodeId(node);
-    let grants = u64::from(m + g);
-    attempts.provided = Provided::Attempts { node, targets, attempts: attempted, grants };
-    vec![attempts.about(Scope::Node(node))]
-}
-
-/// Coordinators that forget on a crash.
-pub static PLAIN: Entry<ReplicatedCoordinator> = Entry {
-    info: Info {
-        id: "mutex/replicated-coordinator",
-        title: "Replicated coordinators",
-        summary: "ask several coordinators; enter with a majority of grants, else back off",
-        source: "After Gifford. Weighted voting for replicated data. SOSP, 1979; retry scheme as \
-                 in Lin, Lian, Chen, Zhang. IPTPS, 2004",
-        text: include_str!("replicated_coordinator.rs"),
-        model: Model::RELIABLE,
-        holds: &[Property::Exclusion, Property::FenceOrder],
-        fails: &[
-            (
-                Property::NoDeadlock,
-                "n=4, m=3, constant back-off: two clients get two grants each, give them back, and \
-                 meet again for ever; a random back-off makes this unlikely, not impossible",
-            ),
-            (
-                Property::NoStarvation,
-                "whoever retries has no claim over who comes fresh, and may lose every time",
-            ),
-            (
-                Property::FcfsHappenedBefore,
-                "a client that was denied backs off, and one that asks later finds the grants free",
-            ),
-        ],
-        options: &[
-            COORDINATORS,
-            MAJORITY,
-            Opt { name: "mode", default: "ask-m", help: "ask a majority (ask-m) or all (ask-all)" },
-            Opt {
-                name: "targets",
-                default: "random",
-                help: "which m to ask: random, rotate (one further each time) or fixed",
-            },
-            Opt { name: "first", default: "0", help: "the coordinator to rotate from" },
-            Opt { name: "backoff", default: "random", help: "random or constant" },
-            Opt { name: "base", default: "4", help: "longest first back-off, in T" },
-            Opt {
-                name: "timeout",
-                default: "50",
-                help: "longest wait for a reply, in T; 0 for ever",
-            },
-            Opt { name: "lease", default: "0", help: "how long a grant is good, in T; 0 for ever" },
-            Wrap::OPTION,
-        ],
-        mutant: None,
-        claims: &[
-            Check::new(3, SAFE).timers(4),
-            Check::new(5, SAFE).set(&[("coordinators", "3")]).timers(1),
-            Check::new(4, &[Property::NoDeadlock])
-                .channels(Channels::Fifo)
-                .set(MEETING)
-                .loops(37, 2),
-            Check::new(4, &[Property::NoDeadlock])
-                .channels(Channels::Fifo)
-                .set(DRAWING)
-                .loops(99, 64),
-            // Here somebody always enters, but not everybody.
-            Check::new(3, &[Property::NoStarvation])
-                .channels(Channels::Fifo)
-                .endless()
-                .set(MEETING)
-                .loops(40, 16),
-            Check::new(3, &[Property::NoStarvation])
-                .channels(Channels::Fifo)
-                .endless()
-                .set(DRAWING)
-                .loops(59, 35),
-            Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(10),
-        ],
-        deep: &[
-            Check::new(4, SAFE).timers(2),
-            Check::new(6, &[Property::NoDeadlock])
-                .channels(Channels::Fifo)
-                .set(MEETING_FOUR)
-                .loops(66, 2),
-        ],
-        cases: &[
-            Case::new("idle-ask-m", REPLICAS, |given| {
-                let setup = given.replicas(1).with("majority", given.n("m")).with("mode", "ask-m");
-                given.lone(setup, given.n("n"))
-            })
-            .fits(&[ASKING_A_MAJORITY]),
-            Case::new("k-attempts-no-partial", ATTEMPTS, attempts),
-            Case::new("k-attempts-g-partial", PARTIAL_ATTEMPTS, attempts),
-        ],
-        ..Info::EMPTY
-    },
-    config: |setup| config(setup, false),
-    clients: |config, n| config.coordinators..n,
-};
-
-/// Coordinators that write down what they grant.
-pub static PERSISTENT: Entry<ReplicatedCoordinator> = Entry {
-    info: Info {
-        id: "mutex/replicated-coordinator-persistent",
-        title: "Replicated coordinators with stable storage",
-        summary: "as replicated coordinators, but grants are written down and survive a crash",
-        model: Model { crashes: Crashes::Recover, ..Model::RELIABLE },
-        claims: &[
-            Check::new(3, SAFE).crashes(1).recoveries(1).timers(3),
-            Check::new(5, SAFE).set(&[("coordinators", "3")]).crashes(1).recoveries(1).timers(0),
-            Check::new(4, &[Property::NoDeadlock])
-                .channels(Channels::Fifo)
-                .set(MEETING)
-                .loops(38, 4),
-            Check::new(4, &[Property::NoDeadlock])
-                .channels(Channels::Fifo)
-                .set(DRAWING)
-                .loops(99, 64),
-            // Here somebody always enters, but not everybody.
-            Check::new(3, &[Property::NoStarvation])
-                .channels(Channels::Fifo)
-                .endless()
-                .set(MEETING)
-                .loops(40, 16),
-            Check::new(3, &[Property::NoStarvation])
-                .channels(Channels::Fifo)
-                .endless()
-                .set(DRAWING)
-                .loops(59, 35),
-            Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(10),
-        ],
-        deep: &[],
-        cases: &[],
-        ..PLAIN.info
-    },
-    config: |setup| config(setup, true),
-    ..PLAIN
-};
-
 impl Protocol for ReplicatedCoordinator {
     type Config = Config;
     type Request = Request;
@@ -453,12 +162,15 @@ impl Protocol for ReplicatedCoordinator {
     fn start(saved: Option<Stable>, ctx: &mut Ctx<Self>) -> Self {
         let saved = saved.unwrap_or(Stable { attempt: 0, highest: 0, granted: None });
         let Stable { attempt, highest, granted } = saved;
+        // Rule 8.
         if attempt > 0 {
+            ctx.rule(8);
             // Whatever the attempt had come to, it is over.
             let all = (0..ctx.config.coordinators).map(NodeId);
             ctx.multicast(all, Msg::Rel { attempt, token: highest });
         }
         if let Some(Grantee { client, attempt }) = granted {
+            ctx.rule(8);
             ctx.send(client, Msg::Grant { attempt, highest });
             if let Some(lease) = ctx.config.lease {
                 ctx.set_timer(Timer::Lease, lease);
@@ -470,30 +182,40 @@ impl Protocol for ReplicatedCoordinator {
     fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
         match request {
             Request::Acquire => self.ask(0, ctx),
-            Request::Release => self.leave(ctx),
+            // Rule 5.
+            Request::Release => {
+                ctx.rule(5);
+                self.leave(ctx);
+            }
         }
     }
 
     fn on_message(&mut self, from: NodeId, msg: Msg, ctx: &mut Ctx<Self>) {
         match msg {
             Msg::Req { attempt } => self.on_asked(from, attempt, ctx),
+            // Rule 6.
             Msg::Rel { attempt, token } => {
+                ctx.rule(6);
                 self.highest = self.highest.max(token);
                 if self.granted == Some(Grantee { client: from, attempt }) {
                     self.free(ctx);
                 }
                 self.save(ctx);
             }
+            // Rule 7.
             Msg::Entered { token } => {
+                ctx.rule(7);
                 self.highest = self.highest.max(token);
                 self.save(ctx);
             }
             Msg::Grant { attempt, highest } => self.on_grant(from, attempt, highest, ctx),
+            // Rule 3.
             Msg::Deny { attempt } => {
                 if let Phase::Asking { missing, .. } = &mut self.phase
                     && attempt == self.attempt
                     && missing.remove(from)
                 {
+                    ctx.rule(3);
                     self.decide(ctx);
                 }
             }
@@ -502,13 +224,21 @@ impl Protocol for ReplicatedCoordinator {
 
     fn on_timer(&mut self, timer: Timer, ctx: &mut Ctx<Self>) {
         match (timer, &self.phase) {
-            (Timer::Timeout, Phase::Asking { .. }) => self.give_up(ctx),
+            // Rule 3.
+            (Timer::Timeout, Phase::Asking { .. }) => {
+                ctx.rule(3);
+                self.give_up(ctx);
+            }
             (Timer::Retry, &Phase::BackingOff { failures }) => self.ask(failures, ctx),
+            // Rule 7.
             (Timer::Expiry, Phase::Inside { .. }) => {
+                ctx.rule(7);
                 self.leave(ctx);
                 ctx.notify(Notice::Revoked);
             }
+            // Rule 7.
             (Timer::Lease, _) => {
+                ctx.rule(7);
                 self.free(ctx);
                 self.save(ctx);
             }
@@ -526,7 +256,9 @@ impl Protocol for ReplicatedCoordinator {
 
 /// The client's rules.
 impl ReplicatedCoordinator {
+    /// Rule 1.
     fn ask(&mut self, failures: u32, ctx: &mut Ctx<Self>) {
+        ctx.rule(1);
         self.attempt = ctx.config.wrap.after(self.attempt);
         self.save(ctx);
         let targets = self.targets(ctx);
@@ -559,19 +291,25 @@ impl ReplicatedCoordinator {
         }
     }
 
+    /// Rules 3 and 4.
     fn on_grant(&mut self, from: NodeId, attempt: u64, highest: u64, ctx: &mut Ctx<Self>) {
         self.highest = self.highest.max(highest);
         match &mut self.phase {
             Phase::Asking { missing, granters, .. } if attempt == self.attempt => {
                 if missing.remove(from) {
+                    ctx.rule(3);
                     granters.insert(from);
                     self.decide(ctx);
                 }
             }
             Phase::Inside { granters } if attempt == self.attempt => {
+                ctx.rule(3);
                 granters.insert(from);
             }
-            _ => ctx.send(from, Msg::Rel { attempt, token: self.highest }),
+            _ => {
+                ctx.rule(4);
+                ctx.send(from, Msg::Rel { attempt, token: self.highest });
+            }
         }
     }
 
@@ -593,6 +331,7 @@ impl ReplicatedCoordinator {
         let token = self.highest;
         ctx.cancel_timer(Timer::Timeout);
         if let Some(left) = left {
+            ctx.rule(7);
             ctx.set_timer(Timer::Expiry, left);
             ctx.multicast(granters.iter(), Msg::Entered { token });
         }
@@ -632,7 +371,9 @@ impl ReplicatedCoordinator {
 
 /// The coordinator's rules.
 impl ReplicatedCoordinator {
+    /// Rule 2.
     fn on_asked(&mut self, client: NodeId, attempt: u64, ctx: &mut Ctx<Self>) {
+        ctx.rule(2);
         let free = match self.granted {
             None => true,
             Some(held) => held.client == client && ctx.config.wrap.is_later(attempt, held.attempt),
@@ -663,24 +404,128 @@ impl ReplicatedCoordinator {
     }
 }
 
+/// Clients that meet again and again. They wait for all replies to an attempt before the next, so
+/// that on FIFO links no more than two attempts are under way, which three numbers tell apart.
+const MEETING: &[(&str, &str)] = &[("wrap", "3"), ("timeout", "0"), ("backoff", "constant")];
+/// The same with the numbers of the catalogue's story.
+const MEETING_FOUR: &[(&str, &str)] = &[
+    ("wrap", "3"),
+    ("timeout", "0"),
+    ("backoff", "constant"),
+    ("coordinators", "4"),
+    ("mode", "ask-all"),
+];
+/// Clients that draw by lot how long to wait.
+const DRAWING: &[(&str, &str)] = &[("wrap", "3"), ("timeout", "0"), ("base", "1")];
+
+/// Coordinators that forget on a crash.
+pub static PLAIN: Entry<ReplicatedCoordinator> =
+    Entry::new("mutex/replicated-coordinator", "Replicated coordinators", |setup| {
+        config(setup, false)
+    })
+    .summary("ask several coordinators; enter with a majority of grants, else back off")
+    .source(
+        "After Gifford. Weighted voting for replicated data. SOSP, 1979; retry scheme as in Lin, \
+         Lian, Chen, Zhang. IPTPS, 2004",
+    )
+    .text(include_str!("replicated_coordinator.rs"))
+    .model(Model::RELIABLE)
+    .holds(SAFE)
+    .fails(&[
+        (
+            Property::NoDeadlock,
+            "n=4, m=3, constant back-off: two clients get two grants each, give them back, and \
+             meet again for ever; a random back-off makes this unlikely, not impossible",
+        ),
+        (
+            Property::NoStarvation,
+            "whoever retries has no claim over who comes fresh, and may lose every time",
+        ),
+        (
+            Property::FcfsHappenedBefore,
+            "a client that was denied backs off, and one that asks later finds the grants free",
+        ),
+    ])
+    .options(OPTIONS)
+    .clients(|config: &Config, n| config.coordinators..n)
+    .claims(&[
+        Check::new(3, SAFE).timers(4),
+        Check::new(5, SAFE).set(&[("coordinators", "3")]).timers(1),
+        Check::new(4, &[Property::NoDeadlock]).channels(Channels::Fifo).set(MEETING).loops(37, 2),
+        Check::new(4, &[Property::NoDeadlock]).channels(Channels::Fifo).set(DRAWING).loops(99, 64),
+        // Here one of the clients always enters, but not all of them do.
+        Check::new(3, &[Property::NoStarvation])
+            .channels(Channels::Fifo)
+            .endless()
+            .set(MEETING)
+            .loops(40, 16),
+        Check::new(3, &[Property::NoStarvation])
+            .channels(Channels::Fifo)
+            .endless()
+            .set(DRAWING)
+            .loops(59, 35),
+        Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(10),
+    ])
+    .deep(&[
+        Check::new(4, SAFE).timers(2),
+        Check::new(6, &[Property::NoDeadlock])
+            .channels(Channels::Fifo)
+            .set(MEETING_FOUR)
+            .loops(66, 2),
+    ])
+    .cases(&[
+        Case::new("idle-ask-m", REPLICAS, |given| {
+            let setup = given.replicas(1).with("majority", given.n("m")).with("mode", "ask-m");
+            given.lone(setup, given.n("n"))
+        })
+        .fits(&[ASKING_A_MAJORITY]),
+        Case::new("k-attempts-no-partial", ATTEMPTS, attempts),
+        Case::new("k-attempts-g-partial", PARTIAL_ATTEMPTS, attempts),
+    ]);
+
+/// Coordinators that write down what they grant.
+pub static PERSISTENT: Entry<ReplicatedCoordinator> = PLAIN
+    .variant(
+        "mutex/replicated-coordinator-persistent",
+        "Replicated coordinators with stable storage",
+    )
+    .summary("as replicated coordinators, but grants are written down and survive a crash")
+    .model(Model { crashes: Crashes::Recover, ..Model::RELIABLE })
+    .config(|setup| config(setup, true))
+    .claims(&[
+        Check::new(3, SAFE).crashes(1).recoveries(1).timers(3),
+        Check::new(5, SAFE).set(&[("coordinators", "3")]).crashes(1).recoveries(1).timers(0),
+        Check::new(4, &[Property::NoDeadlock]).channels(Channels::Fifo).set(MEETING).loops(38, 4),
+        Check::new(4, &[Property::NoDeadlock]).channels(Channels::Fifo).set(DRAWING).loops(99, 64),
+        // Here one of the clients always enters, but not all of them do.
+        Check::new(3, &[Property::NoStarvation])
+            .channels(Channels::Fifo)
+            .endless()
+            .set(MEETING)
+            .loops(40, 16),
+        Check::new(3, &[Property::NoStarvation])
+            .channels(Channels::Fifo)
+            .endless()
+            .set(DRAWING)
+            .loops(59, 35),
+        Check::new(3, &[Property::FcfsHappenedBefore]).requests(2).fails(10),
+    ]);
+
 #[cfg(test)]
 mod tests {
-    use conclave_protocol::Topology;
+    use conclave_protocol::Bench;
 
     use super::*;
 
     #[test]
     fn an_old_request_that_comes_late_does_not_take_the_grant_of_a_newer() {
-        let (topology, mut effects) = (Topology::complete(4), Vec::new());
-        let config = config(&Setup::new(topology.clone()), false).expect("it fits");
-        let mut ctx = Ctx::new(NodeId(0), &topology, &config, Time::ZERO, &mut effects);
-        let mut state = ReplicatedCoordinator::start(None, &mut ctx);
+        let mut bench = Bench::complete(&PLAIN, 4);
         let newer = Some(Grantee { client: NodeId(2), attempt: 2 });
-        state.on_message(NodeId(2), Msg::Req { attempt: 2 }, &mut ctx);
-        assert_eq!(state.granted, newer);
+        bench.at(0).message(2, Msg::Req { attempt: 2 });
+        assert_eq!(bench.at(0).state().granted, newer);
         // The first attempt had been given up; had it the grant, its return would free the second.
-        state.on_message(NodeId(2), Msg::Req { attempt: 1 }, &mut ctx);
-        state.on_message(NodeId(2), Msg::Rel { attempt: 1, token: 0 }, &mut ctx);
-        assert_eq!(state.granted, newer);
+        bench.at(0).message(2, Msg::Req { attempt: 1 });
+        bench.at(0).message(2, Msg::Rel { attempt: 1, token: 0 });
+        assert_eq!(bench.at(0).state().granted, newer);
     }
 }
