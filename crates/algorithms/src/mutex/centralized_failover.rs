@@ -1,5 +1,5 @@
 //! A coordinator grants the critical section to one client at a time. When it crashes, an election
-//! finds the next one, which asks everybody what they hold and want before it goes on. A grant is
+//! finds the next one, which asks every node what it holds and wants before it goes on. A grant is
 //! a lease: the holder renews it, and if the holder is silent for too long, it is over.
 //!
 //! Every coordinator serves in the epoch it was elected in, and clients listen only to the latest
@@ -8,8 +8,8 @@
 //! holder that does not answer is waited for until its lease must be over: it counts its lease
 //! from before the coordinator does, and stops first. Fencing tokens lead with the epoch.
 //!
-//! The election is a protocol of its own, inside this one; any will do that works where everybody
-//! is linked with everybody, and the lock survives what the election survives.
+//! The election is a protocol of its own, inside this one; any will do that works where every node
+//! has a link with every other, and the lock survives what the election survives.
 //! `mutex/centralized-failover` elects with the bully algorithm, and
 //! `mutex/centralized-failover-quorum` with a majority, so that a partition makes no second
 //! coordinator for long.
@@ -18,15 +18,16 @@
 //!
 //! 1. Acquire: send `Request` to the coordinator; if none is known, call an election. Now and then
 //!    while waiting: `Probe`, which the coordinator answers with `Alive`. If it does not within
-//!    `2T + Tproc`, or if the failure detector suspects it: call an election.
+//!    `2T + Tproc`: call an election. (The election hears of suspicions itself.)
 //! 2. Elected: start rebuilding. Send `NewCoord` to all.
 //! 3. `NewCoord` of a later epoch: this is the coordinator from now on. Send it `Status`: what I
 //!    want, and what I hold.
-//! 4. Rebuilding is over when everybody not suspected has answered (silence for `2T + Tproc` makes
-//!    a suspect), and either the holder is known, or everybody without exception has answered, or
-//!    `Λ + 2T` have passed, so that no unknown lease can be running. Queue what is wanted, by id.
-//! 5. `Request`, serving: grant if nobody holds, else queue. A holder that asks again has crashed
-//!    meanwhile, and holds nothing.
+//! 4. `Status`, rebuilding: queue what is wanted, and note the holder. Rebuilding is over when every
+//!    node not suspected has answered (silence for `2T + Tproc` makes a suspect), and either the
+//!    holder is known, or every node without exception has answered, or `Λ + 2T` have passed, so that
+//!    no unknown lease can be running. Sort the queue by id.
+//! 5. `Request`, serving: grant if there is no holder, else queue. A holder that asks again has
+//!    crashed meanwhile, and holds nothing.
 //! 6. `Grant` of the present epoch, waiting for it: enter, with a lease of `Λ − T`. Not waiting for
 //!    it: send `Release`.
 //! 7. Release: send `Release` to the coordinator, which grants to the next.
@@ -39,58 +40,58 @@
 //!     suspected counts as gone.
 //! 11. Where the network may fall apart (`mutex/centralized-failover-quorum`), silence proves
 //!     nothing, and the last coordinator may be busy elsewhere for a while: the grace that the
-//!     election gives it. Rebuilding is over when everybody has answered, or when `Λ + 2T` and the
-//!     grace have passed; then nobody is inside. Nothing is renewed before. Who is deposed grants
-//!     nothing any more.
+//!     election gives it. Rebuilding is over when every node has answered, or when `Λ + 2T` and the
+//!     grace have passed; then no node is inside. Nothing is renewed before.
+//! 12. Deposed: grant nothing any more.
 //!
 //! # Cost
 //!
 //! Three messages an entry and two hops, as with a coordinator that stays; renewals come on top if
 //! a stay is longer than half a lease. To replace the coordinator: the election, N − 1 `NewCoord`,
 //! and a `Status` from each that lives. If the holder crashes, the next one waits for the rest of
-//! the lease; by rule 11, if anybody has crashed, for all of it and the grace, 36T by default.
+//! the lease; by rule 11, if any node has crashed, for all of it and the grace, 36T by default.
 //!
 //! # Known failures
 //!
 //! Without leases, a holder that is only slow and is taken for dead is joined by another; only the
 //! fencing token tells them apart. And a node must not come back: if it has crashed inside and does
-//! so before anybody has noticed, nobody takes its grant from it, and everybody waits. A partition
-//! makes two coordinators, each with clients of its own, unless a majority elects them; then clients
-//! without a majority wait, and without leases everybody would, for those who cannot be reached. Order is that of arrival at the coordinator,
-//! and by id after a failover.
+//! so before any other has noticed, its grant is not taken from it, and every other node waits. A
+//! partition makes two coordinators, each with clients of its own, unless a majority elects them;
+//! then clients without a majority wait, and without leases all clients would, for the nodes that
+//! cannot be reached. Order is that of arrival at the coordinator, and by id after a failover.
 
+mod config;
+mod coordinator;
 mod message;
 mod office;
 
-use std::time::Duration;
-
 use conclave_protocol::claims::Check;
 use conclave_protocol::{
-    Charge, Crashes, Ctx, Detector, Effect, Entry, Info, Model, NodeId, NodeSet, Opt, Property,
-    Protocol, Setup, Time, Timing, Unfit,
+    Charge, Crashes, Ctx, Detector, Effect, Entry, Model, NodeId, NodeSet, Property, Protocol,
+    Time, Timing,
 };
 use serde::{Deserialize, Serialize};
 
-use super::{LOCK, SAFE};
-
+use self::config::LEASE;
+pub use self::config::{Config, config};
 pub use self::message::{Msg, Timer};
-use self::office::{Holder, Office, Stage, epoch_of};
-use super::{Notice, Request};
+use self::office::{Office, Stage, epoch_of};
+use super::{LOCK, Notice, Request, SAFE};
 use crate::election::{self, bully, quorum_epoch};
 
 /// The state of a node: client, perhaps coordinator, and voter.
 ///
 /// The election `E` must give every term an epoch of its own, higher than those before it; then the
-/// lock is safe. It is live as far as somebody who lives is elected in the end. So it serves over
-/// `ring-list` or `chang-roberts` as long as nobody crashes, and the order of the ring needs no ring;
-/// but where a crash makes these lose an election or announce the dead, everybody waits. A node that
+/// lock is safe. It is live as far as a live node is elected in the end. So it serves over `ring-list`
+/// or `chang-roberts` as long as no node crashes, and the order of the ring needs no ring; but where
+/// a crash makes these lose an election or announce the dead, every client waits. A node that
 /// recovers must remember its epochs, or fencing tokens begin again: these elections save nothing, so
 /// over them it must not.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct Coordinator<E: election::Algorithm> {
     phase: Phase,
-    /// The latest epoch known, and who coordinates in it.
+    /// The latest epoch known, and the node that coordinates in it.
     epoch: u64,
     coordinator: Option<NodeId>,
     /// Set at the coordinator.
@@ -118,157 +119,6 @@ pub struct Saved<E: election::Algorithm> {
     /// How many requests this node has made; the number of the latest.
     requests: u64,
     election: Option<E::Stable>,
-}
-
-/// The constants, those of the election inside included.
-#[derive(Clone, Debug)]
-pub struct Config<C> {
-    /// Λ, unless there are no leases.
-    lease: Option<Duration>,
-    delay: Duration,
-    /// How long an answer can take.
-    answer: Duration,
-    probe: Duration,
-    /// How long a coordinator may take itself for one when another has been elected; `None` if
-    /// whoever is elected is the only one.
-    grace: Option<Duration>,
-    election: C,
-}
-
-impl<C> Config<C> {
-    /// The same for an election that may leave the last leader in office for so long.
-    #[must_use]
-    pub fn with_grace(self, grace: Duration) -> Self {
-        Self { grace: Some(grace), ..self }
-    }
-
-    /// The same with grants that last until they are given back.
-    #[must_use]
-    pub fn without_leases(self) -> Self {
-        Self { lease: None, ..self }
-    }
-}
-
-/// No random delays: where timers run out at any moment, they make no difference.
-const NO_SPREAD: &[(&str, &str)] = &[("spread", "1")];
-
-/// With the bully algorithm.
-pub static PLAIN: Entry<Coordinator<bully::Bully>> = Entry {
-    info: Info {
-        id: "mutex/centralized-failover",
-        title: "Central coordinator with failover",
-        summary: "elect a new coordinator when the old one crashes; grants are leases",
-        source: "Gray, Cheriton. Leases: an efficient fault-tolerant mechanism for distributed \
-                 file cache consistency. SOSP, 1989",
-        text: include_str!("centralized_failover.rs"),
-        model: Model {
-            timing: Timing::Synchronous,
-            crashes: Crashes::Recover,
-            detector: Detector::Perfect,
-            ..Model::FIFO
-        },
-        holds: &[
-            Property::Exclusion,
-            Property::NoDeadlock,
-            Property::NoStarvation,
-            Property::FenceOrder,
-        ],
-        fails: &[(
-            Property::FcfsHappenedBefore,
-            "p2 asks; the coordinator crashes; p1, which has heard of it all, asks the next one, \
-             which queues what was wanted by id",
-        )],
-        options: &[LEASE],
-        mutant: None,
-        claims: &[
-            // Clocks are read, so that there is no end to the states.
-            Check::new(2, LOCK).crashes(1).recoveries(1).bounded(36),
-            Check::new(3, LOCK).crashes(1).bounded(16),
-            Check::new(3, &[Property::FcfsHappenedBefore]).crashes(1).fails(10),
-        ],
-        deep: &[Check::new(3, LOCK).crashes(1).recoveries(1).bounded(16)],
-        ..Info::EMPTY
-    },
-    config: |setup| config(setup, (bully::PLAIN.config)(setup)?),
-    clients: Entry::<Coordinator<bully::Bully>>::everyone,
-};
-
-/// A grant lasts until it is given back, or its holder is suspected.
-pub static NO_LEASE: Entry<Coordinator<bully::Bully>> = Entry {
-    info: Info {
-        id: "mutex/centralized-failover-no-lease",
-        title: "Central coordinator with failover, without leases",
-        summary: "elect a new coordinator when the old one crashes; trust the failure detector",
-        model: Model { crashes: Crashes::Stop, ..PLAIN.info.model },
-        options: &[],
-        claims: &[
-            Check::new(2, LOCK).crashes(1).bounded(60),
-            Check::new(3, LOCK).crashes(1).bounded(20),
-            Check::new(3, &[Property::FcfsHappenedBefore]).crashes(1).fails(9),
-        ],
-        deep: &[Check::new(3, LOCK).crashes(1).bounded(40)],
-        cases: &[],
-        ..PLAIN.info
-    },
-    config: |setup| Ok((PLAIN.config)(setup)?.without_leases()),
-    ..PLAIN
-};
-
-/// With an election by majority.
-pub static QUORUM: Entry<Coordinator<quorum_epoch::QuorumEpoch>> = Entry {
-    info: Info {
-        id: "mutex/centralized-failover-quorum",
-        title: "Central coordinator with failover by majority",
-        summary: "a majority elects the coordinator, and partitions do no harm; grants are leases",
-        model: Model { partitions: true, detector: Detector::None, ..PLAIN.info.model },
-        holds: &[Property::Exclusion, Property::FenceOrder],
-        fails: &[
-            (Property::NoDeadlock, "two of three crash, and the third waits for a majority"),
-            (Property::NoStarvation, "likewise, and so does whoever has no majority on its side"),
-            PLAIN.info.fails[0],
-        ],
-        options: &[LEASE, quorum_epoch::SPREAD],
-        claims: &[
-            Check::new(2, SAFE).set(NO_SPREAD).crashes(1).recoveries(1).bounded(22),
-            Check::new(3, SAFE).set(NO_SPREAD).clients(0, 1).partitions(1).bounded(18),
-            Check::new(3, &[Property::NoDeadlock]).set(NO_SPREAD).crashes(2).timers(0).fails(3),
-            Check::new(3, &[Property::NoStarvation]).set(NO_SPREAD).crashes(2).timers(0).fails(3),
-            Check::new(3, &[Property::FcfsHappenedBefore]).set(NO_SPREAD).fails(13),
-        ],
-        deep: &[Check::new(3, SAFE).set(NO_SPREAD).partitions(1).bounded(12)],
-        cases: &[],
-        ..PLAIN.info
-    },
-    config: |setup| {
-        let election = (quorum_epoch::PLAIN.config)(setup)?;
-        let grace = election.grace();
-        Ok(config(setup, election)?.with_grace(grace))
-    },
-    clients: Entry::<Coordinator<quorum_epoch::QuorumEpoch>>::everyone,
-};
-
-const LEASE: Opt = Opt {
-    name: "lease",
-    default: "20",
-    help: "how long a grant lasts unless renewed, in T, at least 8",
-};
-
-/// The constants around an election with the constants `election`.
-pub fn config<C>(setup: &Setup, election: C) -> Result<Config<C>, Unfit> {
-    let lease: u32 = setup.option("lease", 20)?;
-    if lease < 8 {
-        let why = "a shorter one cannot be renewed in time";
-        return Err(Unfit::new(format!("lease={lease}, but it has to be 8 or more: {why}")));
-    }
-    let answer = setup.delay * 2 + setup.processing;
-    Ok(Config {
-        lease: Some(setup.delay * lease),
-        delay: setup.delay,
-        answer,
-        probe: answer + setup.delay * 4,
-        grace: None,
-        election,
-    })
 }
 
 impl<E: election::Algorithm> Protocol for Coordinator<E> {
@@ -299,7 +149,9 @@ impl<E: election::Algorithm> Protocol for Coordinator<E> {
 
     fn on_request(&mut self, request: Request, ctx: &mut Ctx<Self>) {
         match request {
+            // Rule 1.
             Request::Acquire => {
+                ctx.rule(1);
                 self.saved.requests += 1;
                 ctx.save(self.saved.clone());
                 self.phase = Phase::Waiting;
@@ -310,7 +162,11 @@ impl<E: election::Algorithm> Protocol for Coordinator<E> {
                     None => self.call_election(ctx),
                 }
             }
-            Request::Release => self.leave(ctx),
+            // Rule 7.
+            Request::Release => {
+                ctx.rule(7);
+                self.leave(ctx);
+            }
         }
     }
 
@@ -319,23 +175,35 @@ impl<E: election::Algorithm> Protocol for Coordinator<E> {
             Msg::NewCoord(epoch) => self.on_new_coordinator(from, epoch, ctx),
             Msg::Grant { request, token } => self.on_grant(from, request, token, ctx),
             Msg::Renewed(token) => self.on_renewed(token, ctx),
-            Msg::Alive => ctx.cancel_timer(Timer::Silence),
+            // Rule 1.
+            Msg::Alive => {
+                ctx.rule(1);
+                ctx.cancel_timer(Timer::Silence);
+            }
             Msg::Request { epoch, request } | Msg::Probe { epoch, request } => {
                 if let Some(office) = self.office(epoch) {
+                    // Rule 5.
+                    ctx.rule(5);
                     office.enqueue(from, request);
                     if matches!(msg, Msg::Probe { .. }) {
+                        // Rule 1.
+                        ctx.rule(1);
                         ctx.send(from, Msg::Alive);
                     }
                     self.grant_next(ctx);
                 }
             }
+            // Rule 7.
             Msg::Release(token) => {
                 if self.holder().is_some_and(|holder| holder.token == token) {
+                    ctx.rule(7);
                     self.free(ctx);
                 }
             }
+            // Rule 8.
             Msg::Renew(token) => {
                 if self.holder().is_some_and(|holder| holder.token == token) {
+                    ctx.rule(8);
                     self.renew_holder(ctx);
                 }
             }
@@ -350,7 +218,9 @@ impl<E: election::Algorithm> Protocol for Coordinator<E> {
 
     fn on_timer(&mut self, timer: Self::Timer, ctx: &mut Ctx<Self>) {
         match timer {
+            // Rule 1.
             Timer::Probe => {
+                ctx.rule(1);
                 ctx.set_timer(Timer::Probe, ctx.config.probe);
                 let (epoch, request) = (self.epoch, self.saved.requests);
                 match self.coordinator {
@@ -361,15 +231,27 @@ impl<E: election::Algorithm> Protocol for Coordinator<E> {
                     None => self.call_election(ctx),
                 }
             }
-            Timer::Silence => self.call_election(ctx),
+            // Rules 1 and 8.
+            Timer::Silence => {
+                ctx.rule(if self.phase == Phase::Waiting { 1 } else { 8 });
+                self.call_election(ctx);
+            }
             Timer::Renew => self.renew(ctx),
+            // Rule 9.
             Timer::Expire => {
+                ctx.rule(9);
                 self.leave(ctx);
                 ctx.notify(Notice::Revoked);
             }
-            Timer::Lease => self.free(ctx),
+            // Rule 9.
+            Timer::Lease => {
+                ctx.rule(9);
+                self.free(ctx);
+            }
+            // Rule 4.
             Timer::Answers => {
                 if let Some((missing, _)) = self.rebuilding() {
+                    ctx.rule(4);
                     let silent = missing.take();
                     self.suspected.extend(silent.iter());
                     self.finish_rebuilding(ctx);
@@ -391,7 +273,9 @@ impl<E: election::Algorithm> Protocol for Coordinator<E> {
             missing.remove(peer);
         }
         let gone = office.holder.is_some_and(|holder| holder.node == peer);
+        // Rule 10.
         if gone && ctx.config.lease.is_none() {
+            ctx.rule(10);
             self.free(ctx);
         }
         self.finish_rebuilding(ctx);
@@ -413,10 +297,12 @@ impl<E: election::Algorithm> Protocol for Coordinator<E> {
 
 /// The client.
 impl<E: election::Algorithm> Coordinator<E> {
+    /// Rule 3.
     fn on_new_coordinator(&mut self, from: NodeId, epoch: u64, ctx: &mut Ctx<Self>) {
         if epoch < self.epoch {
             return;
         }
+        ctx.rule(3);
         self.adopt(from, epoch, ctx);
         let held = match self.phase {
             Phase::Inside { token, ref mut renewing } => {
@@ -445,10 +331,12 @@ impl<E: election::Algorithm> Coordinator<E> {
         }
     }
 
+    /// Rule 6.
     fn on_grant(&mut self, from: NodeId, request: u64, token: u64, ctx: &mut Ctx<Self>) {
         if self.coordinator != Some(from) || epoch_of(token) != self.epoch {
             return;
         }
+        ctx.rule(6);
         if self.phase != Phase::Waiting || request != self.saved.requests {
             ctx.send(from, Msg::Release(token));
             return;
@@ -463,20 +351,24 @@ impl<E: election::Algorithm> Coordinator<E> {
         ctx.notify(Notice::Acquired { token });
     }
 
+    /// Rule 8.
     fn renew(&mut self, ctx: &mut Ctx<Self>) {
         let Phase::Inside { token, renewing } = &mut self.phase else { return };
         let (Some(lease), Some(node)) = (ctx.config.lease, self.coordinator) else { return };
+        ctx.rule(8);
         *renewing = Some(ctx.now());
         ctx.set_timer(Timer::Renew, lease / 2);
         ctx.set_timer(Timer::Silence, ctx.config.answer);
         ctx.send(node, Msg::Renew(*token));
     }
 
+    /// Rule 8.
     fn on_renewed(&mut self, renewed: u64, ctx: &mut Ctx<Self>) {
         if let Phase::Inside { token, renewing } = &mut self.phase
             && *token == renewed
             && let (Some(sent), Some(lease)) = (renewing.take(), ctx.config.lease)
         {
+            ctx.rule(8);
             ctx.cancel_timer(Timer::Silence);
             ctx.set_timer(Timer::Expire, lease.saturating_sub(ctx.now() - sent));
         }
@@ -490,136 +382,6 @@ impl<E: election::Algorithm> Coordinator<E> {
         for timer in [Timer::Renew, Timer::Expire, Timer::Silence] {
             ctx.cancel_timer(timer);
         }
-    }
-}
-
-/// The coordinator.
-impl<E: election::Algorithm> Coordinator<E> {
-    fn take_office(&mut self, ctx: &mut Ctx<Self>) {
-        let all: NodeSet = ctx.topology.nodes().collect();
-        let Config { lease, delay, answer, grace, .. } = *ctx.config;
-        if grace.is_some() {
-            self.office = Some(Office::rebuilding(all.clone(), false));
-        } else {
-            let missing = all.iter().filter(|&node| !self.suspected.contains(node)).collect();
-            self.office = Some(Office::rebuilding(missing, lease.is_none()));
-            ctx.set_timer(Timer::Answers, answer);
-        }
-        if let Some(lease) = lease {
-            ctx.set_timer(Timer::Lapse, lease + delay * 2 + grace.unwrap_or_default());
-        }
-        ctx.multicast(all.iter(), Msg::NewCoord(self.epoch));
-    }
-
-    fn on_status(
-        &mut self,
-        from: NodeId,
-        epoch: u64,
-        (request, wants, held): (u64, bool, Option<u64>),
-        ctx: &mut Ctx<Self>,
-    ) {
-        let Some(office) = self.office(epoch) else { return };
-        if wants {
-            office.enqueue(from, request);
-        }
-        if let Stage::Rebuilding { missing, .. } = &mut office.stage {
-            missing.remove(from);
-            let latest = office.holder.map(|holder| holder.token);
-            if let Some(token) = held
-                && held > latest
-            {
-                office.holder = Some(Holder { node: from, request, token });
-                self.renew_holder(ctx);
-            }
-            self.suspected.remove(from);
-            self.finish_rebuilding(ctx);
-        }
-        self.grant_next(ctx);
-    }
-
-    fn finish_rebuilding(&mut self, ctx: &mut Ctx<Self>) {
-        let Some(office) = &mut self.office else { return };
-        let Stage::Rebuilding { missing, lapsed } = &office.stage else { return };
-        let over = if ctx.config.grace.is_some() {
-            missing.is_empty() || *lapsed
-        } else {
-            let nobody_inside = *lapsed || self.suspected.is_empty();
-            missing.is_empty() && (office.holder.is_some() || nobody_inside)
-        };
-        if over {
-            office.stage = Stage::Serving;
-            office.queue.retain(|&(node, _)| !self.suspected.contains(node));
-            office.queue.make_contiguous().sort_unstable();
-            ctx.cancel_timer(Timer::Answers);
-            ctx.cancel_timer(Timer::Lapse);
-            if ctx.config.grace.is_some() {
-                self.renew_holder(ctx);
-            }
-            self.grant_next(ctx);
-        }
-    }
-
-    /// Every lease of an earlier epoch is over.
-    fn on_lapse(&mut self, ctx: &mut Ctx<Self>) {
-        if let Some((_, lapsed)) = self.rebuilding() {
-            *lapsed = true;
-            if let Some(office) = self.office.as_mut().filter(|_| ctx.config.grace.is_some()) {
-                office.holder = None;
-            }
-            self.finish_rebuilding(ctx);
-        }
-    }
-
-    /// Lets the holder stay, unless somebody else may have been granted what it holds.
-    fn renew_holder(&mut self, ctx: &mut Ctx<Self>) {
-        let Some(Holder { node, token, .. }) = self.holder() else { return };
-        if ctx.config.grace.is_some() && self.rebuilding().is_some() {
-            ctx.send(node, Msg::Alive);
-        } else {
-            self.count_lease(ctx);
-            ctx.send(node, Msg::Renewed(token));
-        }
-    }
-
-    fn grant_next(&mut self, ctx: &mut Ctx<Self>) {
-        let epoch = self.epoch;
-        let next = self.office.as_mut().and_then(|office| office.next_holder(epoch));
-        if let Some(Holder { node, request, token }) = next {
-            self.count_lease(ctx);
-            ctx.send(node, Msg::Grant { request, token });
-        }
-    }
-
-    fn count_lease(&self, ctx: &mut Ctx<Self>) {
-        if let Some(lease) = ctx.config.lease {
-            // The delay stands for ε, what clocks may differ by.
-            ctx.set_timer(Timer::Lease, lease + ctx.config.delay);
-        }
-    }
-
-    fn free(&mut self, ctx: &mut Ctx<Self>) {
-        if let Some(office) = &mut self.office {
-            office.holder = None;
-            ctx.cancel_timer(Timer::Lease);
-            self.grant_next(ctx);
-        }
-    }
-
-    /// What this node coordinates, if it does so in this epoch.
-    fn office(&mut self, epoch: u64) -> Option<&mut Office> {
-        self.office.as_mut().filter(|_| epoch == self.epoch)
-    }
-
-    /// Who has yet to answer, and whether old leases have lapsed, while this matters.
-    fn rebuilding(&mut self) -> Option<(&mut NodeSet, &mut bool)> {
-        match &mut self.office.as_mut()?.stage {
-            Stage::Rebuilding { missing, lapsed } => Some((missing, lapsed)),
-            Stage::Serving => None,
-        }
-    }
-
-    fn holder(&self) -> Option<Holder> {
-        self.office.as_ref().and_then(|office| office.holder)
     }
 }
 
@@ -646,7 +408,11 @@ impl<E: election::Algorithm> Coordinator<E> {
                     }
                 }
                 election::Notice::Elected { .. } => {}
-                election::Notice::Deposed => self.leave_office(ctx),
+                // Rule 12.
+                election::Notice::Deposed => {
+                    ctx.rule(12);
+                    self.leave_office(ctx);
+                }
             }
         }
     }
@@ -672,4 +438,113 @@ fn inside<E: election::Algorithm, T>(
         }
     };
     ctx.nest(&config.election, lift, rule)
+}
+
+/// No random delays: where timers run out at any moment, they make no difference.
+const NO_SPREAD: &[(&str, &str)] = &[("spread", "1")];
+
+const SOURCE: &str = "Gray, Cheriton. Leases: an efficient fault-tolerant mechanism for distributed \
+                      file cache consistency. SOSP, 1989";
+const TEXT: &str = include_str!("centralized_failover.rs");
+const MODEL: Model = Model {
+    timing: Timing::Synchronous,
+    crashes: Crashes::Recover,
+    detector: Detector::Perfect,
+    ..Model::FIFO
+};
+/// What no election can help.
+const BY_ID: (Property, &str) = (
+    Property::FcfsHappenedBefore,
+    "p2 asks; the coordinator crashes; p1, which has heard of it all, asks the next one, which \
+     queues what was wanted by id",
+);
+
+/// With the bully algorithm.
+pub static PLAIN: Entry<Coordinator<bully::Bully>> =
+    Entry::new("mutex/centralized-failover", "Central coordinator with failover", |setup| {
+        config(setup, (bully::PLAIN.config)(setup)?)
+    })
+    .summary("elect a new coordinator when the old one crashes; grants are leases")
+    .source(SOURCE)
+    .text(TEXT)
+    .model(MODEL)
+    .holds(LOCK)
+    .fails(&[BY_ID])
+    .options(&[LEASE])
+    .claims(&[
+        // Clocks are read, so that there is no end to the states.
+        Check::new(2, LOCK).crashes(1).recoveries(1).bounded(36),
+        Check::new(3, LOCK).crashes(1).bounded(16),
+        Check::new(3, &[Property::FcfsHappenedBefore]).crashes(1).fails(10),
+    ])
+    .deep(&[Check::new(3, LOCK).crashes(1).recoveries(1).bounded(16)]);
+
+/// A grant lasts until it is given back, or its holder is suspected.
+pub static NO_LEASE: Entry<Coordinator<bully::Bully>> = PLAIN
+    .variant(
+        "mutex/centralized-failover-no-lease",
+        "Central coordinator with failover, without leases",
+    )
+    .summary("elect a new coordinator when the old one crashes; trust the failure detector")
+    .model(Model { crashes: Crashes::Stop, ..MODEL })
+    .options(&[])
+    .config(|setup| Ok((PLAIN.config)(setup)?.without_leases()))
+    .claims(&[
+        Check::new(2, LOCK).crashes(1).bounded(60),
+        Check::new(3, LOCK).crashes(1).bounded(20),
+        Check::new(3, &[Property::FcfsHappenedBefore]).crashes(1).fails(9),
+    ])
+    .deep(&[Check::new(3, LOCK).crashes(1).bounded(40)]);
+
+/// With an election by majority.
+pub static QUORUM: Entry<Coordinator<quorum_epoch::QuorumEpoch>> = Entry::new(
+    "mutex/centralized-failover-quorum",
+    "Central coordinator with failover by majority",
+    |setup| {
+        let election = (quorum_epoch::PLAIN.config)(setup)?;
+        let grace = election.grace();
+        Ok(config(setup, election)?.with_grace(grace))
+    },
+)
+.summary("a majority elects the coordinator, and partitions do no harm; grants are leases")
+.source(SOURCE)
+.text(TEXT)
+.model(Model { partitions: true, detector: Detector::None, ..MODEL })
+.holds(SAFE)
+.fails(&[
+    (Property::NoDeadlock, "two of three crash, and the third waits for a majority"),
+    (Property::NoStarvation, "likewise, and so does whoever has no majority on its side"),
+    BY_ID,
+])
+.options(&[LEASE, quorum_epoch::SPREAD])
+.claims(&[
+    Check::new(2, SAFE).set(NO_SPREAD).crashes(1).recoveries(1).bounded(22),
+    Check::new(3, SAFE).set(NO_SPREAD).clients(0, 1).partitions(1).bounded(18),
+    Check::new(3, &[Property::NoDeadlock]).set(NO_SPREAD).crashes(2).timers(0).fails(3),
+    Check::new(3, &[Property::NoStarvation]).set(NO_SPREAD).crashes(2).timers(0).fails(3),
+    Check::new(3, &[Property::FcfsHappenedBefore]).set(NO_SPREAD).fails(13),
+])
+.deep(&[Check::new(3, SAFE).set(NO_SPREAD).partitions(1).bounded(12)]);
+
+#[cfg(test)]
+mod tests {
+    use conclave_protocol::Bench;
+
+    use super::*;
+
+    #[test]
+    fn a_grant_of_an_earlier_epoch_is_ignored_and_one_not_waited_for_is_returned() {
+        let mut bench = Bench::complete(&PLAIN, 3);
+        bench.at(0).message(2, Msg::NewCoord(7));
+        assert_eq!(bench.at(0).rules(), [3]);
+        let token = |epoch: u64| epoch << 24 | 1;
+        let grant = |epoch| Msg::Grant { request: 1, token: token(epoch) };
+        assert_eq!(bench.at(0).message(2, grant(6)), []);
+        let returned = Effect::Send { to: NodeId(2), msg: Msg::Release(token(7)) };
+        assert_eq!(bench.at(0).message(2, grant(7)), [returned]);
+        bench.at(0).request(Request::Acquire);
+        let entered = Effect::Notify(Notice::Acquired { token: token(7) });
+        assert!(bench.at(0).message(2, grant(7)).contains(&entered));
+        assert_eq!(bench.at(0).rules(), [6]);
+    }
 }

@@ -64,7 +64,7 @@ pub enum Timer<T> {
     Expire,
     /// Coordinator: the holder's lease is over.
     Lease,
-    /// Coordinator: everybody alive has said how things stand.
+    /// Coordinator: every live node has said how things stand.
     Answers,
     /// Coordinator: every lease of an earlier epoch is over.
     Lapse,

@@ -18,7 +18,7 @@ pub(super) struct Office {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) enum Stage {
     Rebuilding {
-        /// Who has yet to say what it holds.
+        /// The nodes that have yet to say what they hold.
         missing: NodeSet,
         /// No lease of an earlier epoch can be running.
         lapsed: bool,
