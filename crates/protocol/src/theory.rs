@@ -39,6 +39,8 @@ pub struct Case {
     pub counts: &'static [(&'static str, &'static str)],
     /// Which runs are examples of it.
     pub fits: &'static [Fits],
+    /// Why it is not brought about, if it is not.
+    pub left_out: Option<&'static str>,
 }
 
 /// One way to bring a case about, and what of it counts.
@@ -186,12 +188,17 @@ impl Case {
         further: Further,
         plan: fn(&Given) -> Vec<Experiment>,
     ) -> Self {
-        Self { of: None, scenario, further, plan, counts: &[], fits: &[] }
+        Self { of: None, scenario, further, plan, counts: &[], fits: &[], left_out: None }
     }
 
     /// A case that the row of another algorithm is about, of which runs of this one are examples.
     pub const fn of(id: &'static str, scenario: &'static str) -> Self {
         Self { of: Some(id), ..Self::new(scenario, &[], |_| Vec::new()) }
+    }
+
+    /// A case that no run bears out, for this reason.
+    pub const fn left_out(scenario: &'static str, why: &'static str) -> Self {
+        Self { left_out: Some(why), ..Self::new(scenario, &[], |_| Vec::new()) }
     }
 
     /// Quantities that are numbers of messages of one name.

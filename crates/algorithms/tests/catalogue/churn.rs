@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use crate::support::{T, at, simulate, topology, verdict};
 use conclave_algorithms::catalogue;
-use conclave_protocol::{Algorithm, Crashes, NodeId, Property, Ranks, Setup};
+use conclave_protocol::{Algorithm, Crashes, Family, NodeId, Property, Ranks, Setup};
 use conclave_sim::{
     Action, Arrivals, Ask, Delay, Faults, Outcome, Rng, RunSpec, Tracing, Workload,
 };
@@ -23,7 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     let elections = catalogue::ALL.iter().copied().filter(|entry| {
         let info = entry.info();
         let promises = AT_REST.iter().any(|property| info.holds.contains(property));
-        info.family() == "election" && promises
+        Family::of(info).elects && promises
     });
     elections
         .map(|entry| Trial::test(format!("churn {}", entry.info().id), move || churn(entry)))

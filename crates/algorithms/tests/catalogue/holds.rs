@@ -9,7 +9,7 @@ use crate::support::{
     add_random_faults, at, random_election, random_spec, random_watch, simulate, topology, verdict,
 };
 use conclave_algorithms::catalogue;
-use conclave_protocol::{Algorithm, Channels, Property, Setup};
+use conclave_protocol::{Algorithm, Asking, Channels, Family, Property, Setup};
 use conclave_sim::{Arrivals, RunSpec, Spread, Tracing};
 use libtest_mimic::{Failed, Trial};
 
@@ -77,10 +77,11 @@ fn check(entry: &dyn Algorithm) -> Result<(), Failed> {
             continue;
         }
         let places = info.places(&setup);
-        let mut spec = match info.family() {
-            "election" => random_election(entry, setup, seed),
-            "fd" => random_watch(entry, setup, seed),
-            _ => random_spec(entry, setup, seed),
+        let family = Family::of(info);
+        let mut spec = match family.asking {
+            _ if family.elects => random_election(entry, setup, seed),
+            Asking::None => random_watch(entry, setup, seed),
+            Asking::All | Asking::One => random_spec(entry, setup, seed),
         };
         // An algorithm that allows reordering gets it every other time.
         if spec.channels == Channels::Reliable && seed % 2 == 0 {
@@ -92,7 +93,7 @@ fn check(entry: &dyn Algorithm) -> Result<(), Failed> {
         if cut_off {
             endless(&mut spec);
         }
-        let crashes = info.family() == "mutex" && add_random_faults(entry, &mut spec);
+        let crashes = family.inside && add_random_faults(entry, &mut spec);
         assert_eq!(spec.beyond(info), [], "the run keeps the model");
         // What a state holds has to be writable, too.
         if seed < FULL {

@@ -31,7 +31,8 @@ pub fn fit(info: &Info, spec: &RunSpec) -> Option<Fit> {
 /// The case in which `requester` asks while no other node does, and stays inside for so long.
 pub fn alone(info: &Info, setup: &Setup, requester: NodeId, stay: Option<Duration>) -> Option<Fit> {
     let ask = Ask { node: requester, at: Time::ZERO, hold: stay };
-    recognize(info, &Run::new(setup.clone(), Asks::Planned(vec![ask]), None))
+    let fit = recognize(info, &Run::new(setup.clone(), Asks::Planned(vec![ask]), None));
+    fit.filter(|fit| matches!(fit.about, About::Lone | About::Transmissions))
 }
 
 /// A run of the simulator as theory sees it; `None` if chance or faults play a part in it that
