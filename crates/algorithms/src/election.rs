@@ -16,7 +16,7 @@ pub mod support;
 pub mod tree_mattern;
 pub mod wireless_tree;
 
-use conclave_protocol::{HeardBy, Mark, Marked, NodeId, Property, Protocol, Setup, Stamp};
+use conclave_protocol::{HeardBy, Mark, Marked, NodeId, Property, Protocol, Stamp};
 use serde::{Deserialize, Serialize};
 
 /// What an application asks of its node.
@@ -75,14 +75,6 @@ const SEVERAL: &[(Property, &str)] = &[
     (Property::OneLeaderPerEpoch, "several serve at once, each in a term of its own"),
     (Property::BestLeads, "who serves depends on where it is, not on how good it is"),
 ];
-
-/// How many superpeers there should be in such a system; `None` if there is no telling.
-pub fn superpeers_wanted(setup: &Setup) -> Option<f64> {
-    match setup.topology.key_space() {
-        Some(_) => superpeer_dht::expected(setup).ok(),
-        None => superpeer_tokens::wanted(setup).ok().map(f64::from),
-    }
-}
 
 /// An election algorithm: any protocol with this family's requests and notices.
 pub trait Algorithm: Protocol<Request = Request, Notice = Notice> {}

@@ -6,7 +6,6 @@ mod json;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use conclave_algorithms::election::superpeers_wanted;
 use conclave_protocol::{Family, Info, Mark, NodeId, Property, Time, Wrap};
 use conclave_sim::{
     Beyond, Costs, EntryCost, Event, JudgeLimits, Outcome, RunSpec, Superpeers, Survey, Tracing,
@@ -360,7 +359,7 @@ impl<'a> Report<'a> {
     /// Where several are elected to serve the rest: how good they are, and how many there should be.
     pub fn superpeers(&self) -> Option<(Superpeers, f64)> {
         let setup = &self.spec.setup;
-        let wanted = superpeers_wanted(setup).filter(|_| self.info.elects_several())?;
+        let wanted = self.info.several?(setup)?;
         Some((Superpeers::of(&self.outcome.trace.beliefs(), &setup.topology), wanted))
     }
 }

@@ -44,6 +44,9 @@ pub struct Info {
     pub cases: &'static [Case],
     /// What theory says of it as a failure detector, and what to try with it, if it is one.
     pub detecting: Option<Detecting>,
+    /// How many leaders there should be in such a system, where it elects several on purpose to
+    /// serve the rest; `None` if there is no telling.
+    pub several: Option<fn(&Setup) -> Option<f64>>,
 }
 
 impl Info {
@@ -63,6 +66,7 @@ impl Info {
         deep: &[],
         cases: &[],
         detecting: None,
+        several: None,
     };
 
     /// What the option `name` is if it is not set; `None` if there is no such option.

@@ -321,6 +321,13 @@ impl<P: Protocol> Entry<P> {
         self
     }
 
+    /// It elects several on purpose, to serve the rest: how many there should be in such a system.
+    #[must_use]
+    pub const fn several(mut self, wanted: fn(&Setup) -> Option<f64>) -> Self {
+        self.info.several = Some(wanted);
+        self
+    }
+
     /// Every node may ask: the default for [`clients`](Self::clients).
     pub fn everyone(_: &P::Config, n: u32) -> std::ops::Range<u32> {
         0..n

@@ -40,6 +40,7 @@
 use std::time::Duration;
 
 use conclave_protocol::claims::Check;
+use conclave_protocol::theory::Case;
 use conclave_protocol::{
     Crashes, Ctx, Detector, Entry, KeySpace, Links, Model, NodeId, NodeSet, Opt, Property,
     Protocol, Setup, Stamp, Timing, Unfit,
@@ -299,6 +300,7 @@ pub static PLAIN: Entry<SuperpeerDht> =
         })
         .holds(&[Property::LeaderKnown])
         .fails(SEVERAL)
+        .several(|setup| expected(setup).ok())
         .options(&[Opt {
             name: "prefix",
             default: "3",
@@ -310,7 +312,11 @@ pub static PLAIN: Entry<SuperpeerDht> =
             Check::new(3, &[Property::OneLeader, Property::BestLeads]).set(TWO_GROUPS).fails(9),
             Check::new(4, &[Property::OneLeaderPerEpoch]).set(TWO_GROUPS).fails(6),
         ])
-        .deep(&[Check::new(4, &[Property::LeaderKnown]).set(TWO_GROUPS).crashes(1)]);
+        .deep(&[Check::new(4, &[Property::LeaderKnown]).set(TWO_GROUPS).crashes(1)])
+        .cases(&[Case::left_out(
+            "expected-count",
+            "it is the mean over all keys at random; tests/superpeers.rs keeps runs near it",
+        )]);
 
 #[cfg(test)]
 mod tests {

@@ -495,6 +495,7 @@ pub static PLAIN: Entry<SuperpeerTokens> = Entry::new(
 })
 .holds(&[Property::LeaderKnown])
 .fails(SEVERAL)
+.several(|setup| wanted(setup).ok().map(f64::from))
 .options(&[
     Opt {
         name: "tokens",

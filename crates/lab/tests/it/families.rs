@@ -18,11 +18,12 @@ const USERS: [&str; 1] = ["cli"];
 const FAMILY_FILES: [&str; 2] = ["protocol/src/family/", "lab/src/compare/"];
 const CATALOGUE: &str = "algorithms/src/catalogue.rs";
 
-/// A source file: where it is, below the folder of all crates, and its string literals by line.
+/// A source file: where it is, below the folder of all crates, its string literals by line, and
+/// what is left without them.
 struct Source {
     path: String,
-    text: String,
     literals: Vec<(usize, String)>,
+    code: String,
 }
 
 /// The source files of a crate but for tests.
@@ -34,8 +35,8 @@ fn sources(crates: &Path, name: &str) -> Vec<Source> {
         #[expect(clippy::disallowed_methods, reason = "the test is about the sources")]
         let text = fs::read_to_string(&path).expect("it is text");
         let path = path.strip_prefix(crates).expect("it is below").to_string_lossy().into_owned();
-        let literals = literals(&text);
-        sources.push(Source { path, text, literals });
+        let (literals, code) = parts_of(&text);
+        sources.push(Source { path, literals, code });
     }
     sources
 }
@@ -52,11 +53,11 @@ fn walk(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The string literals of a source text with their lines: not those of comments, of attributes and
-/// of what only tests compile.
-fn literals(text: &str) -> Vec<(usize, String)> {
+/// The string literals of a source text with their lines, and the code between them: without
+/// comments, attributes and what only tests compile.
+fn parts_of(text: &str) -> (Vec<(usize, String)>, String) {
     let mut scan = Scan { rest: text, line: 1 };
-    let mut found = Vec::new();
+    let (mut found, mut code) = (Vec::new(), String::new());
     while let Some(first) = scan.rest.chars().next() {
         if scan.skip_comment() {
             continue;
@@ -68,10 +69,10 @@ fn literals(text: &str) -> Vec<(usize, String)> {
         } else if let Some(literal) = scan.string() {
             found.push(literal);
         } else if !scan.skip_char() {
-            scan.skip(first.len_utf8());
+            code.push_str(scan.skip(first.len_utf8()));
         }
     }
-    found
+    (found, code)
 }
 
 /// What is left of a text, and in which line that begins.
@@ -191,6 +192,13 @@ fn names(text: &str, id: &str) -> bool {
     })
 }
 
+/// The names behind `conclave_algorithms::` in a source file, be it in an import or in a path.
+fn taken(code: &str) -> BTreeSet<&str> {
+    let uses = code.split("conclave_algorithms::").skip(1);
+    let word = |c: char| !c.is_alphanumeric() && c != '_';
+    uses.flat_map(|after| after.split(';').next().unwrap_or(after).split(word)).collect()
+}
+
 /// The part of the algorithms' crate that a file belongs to: its folder, or the file of that name.
 fn part(path: &str) -> Option<&str> {
     let below = path.strip_prefix("algorithms/src/")?;
@@ -206,7 +214,7 @@ fn no_family_name_and_no_algorithm_id_is_matched_on_outside_its_folder() {
     let options: BTreeSet<&str> = options.collect();
     let mut files: Vec<Source> = GENERAL.iter().flat_map(|name| sources(&crates, name)).collect();
     let users = USERS.iter().flat_map(|name| sources(&crates, name));
-    files.extend(users.filter(|source| source.text.contains("conclave_lab")));
+    files.extend(users.filter(|source| source.code.contains("conclave_lab")));
     assert!(files.len() > 150, "{} files", files.len());
 
     // In which parts of the algorithms' crate a family's entries are named, and which families a
@@ -237,6 +245,12 @@ fn no_family_name_and_no_algorithm_id_is_matched_on_outside_its_folder() {
             }
         }
     }
+    let folders: BTreeSet<&str> = parts.values().flatten().copied().collect();
+    for Source { path, code, .. } in &files {
+        let taken = taken(code);
+        let folders = folders.intersection(&taken);
+        wrong.extend(folders.map(|folder| format!("{path} uses algorithms::{folder}")));
+    }
     let several = parts.iter().filter(|(_, parts)| parts.len() > 1);
     wrong.extend(several.map(|(family, parts)| format!("{family} stands in {parts:?}")));
     let several = own.iter().filter(|(_, families)| families.len() > 1);
@@ -262,7 +276,8 @@ fn literals_are_found_wherever_a_driver_could_match_on_them() {
         mod tests { const X: &str = "}"; }
         const Y: &[&str] = &["last"];
     "##;
-    let found = literals(text);
+    let (found, code) = parts_of(text);
+    assert!(code.contains("const Y") && !code.contains("const X"), "{code}");
     let found: Vec<_> = found.iter().map(|(line, it)| (*line, it.as_str())).collect();
     assert_eq!(found, [(6, r#"a "raw" one"#), (6, r#"a \" b"#), (13, "last")]);
 }
