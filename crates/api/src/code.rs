@@ -1,4 +1,4 @@
-//! What went wrong, as programs know it: one table of all codes, with what HTTP and gRPC call each.
+//! Error codes that programs go by: one table, with the HTTP status and the gRPC code of each.
 
 use std::fmt;
 
@@ -123,7 +123,7 @@ codes! {
     Barred = "barred", 409, FailedPrecondition;
     /// The session does not lead, or not with this term.
     NotLeader = "not-leader", 409, FailedPrecondition;
-    /// Nobody holds or leads it.
+    /// No session holds or leads it.
     Free = "free", 404, NotFound;
 }
 

@@ -1,4 +1,4 @@
-//! The stream without gRPC: messages one after the other, each behind its length.
+//! The framing of the stream without gRPC: length-prefixed messages.
 
 use std::io;
 use std::marker::PhantomData;

@@ -1,4 +1,4 @@
-//! How fields look in JSON that gRPC has as numbers and bytes.
+//! The JSON form of fields that gRPC has as numbers and bytes.
 
 /// A field that is one of an enumeration has its name.
 macro_rules! by_name {

@@ -19,10 +19,10 @@ pub use delimited::{Delimited, PLAIN};
 
 pub(crate) use json::{cause, mode, text};
 
-/// The .proto file, compiled, for whoever asks the server what it can do.
+/// The .proto file, compiled, for reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!("v1.bin");
 
-/// Where a node listens and a client looks for it unless told otherwise.
+/// The address on which a node listens, and to which a client connects, unless told otherwise.
 pub const DEFAULT_ADDRESS: &str = "127.0.0.1:7411";
 
 /// The longest message, in bytes.

@@ -1,4 +1,4 @@
-//! Messages with the key of a session, as they are shown to people: without it.
+//! `Debug` of messages that contain the key of a session: without the key.
 
 use std::fmt;
 

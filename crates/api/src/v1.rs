@@ -76,7 +76,7 @@ pub struct Tell {
     /// The session that it is about; 0 if it is about none.
     #[prost(uint64, tag = "1")]
     pub session: u64,
-    /// The question that it answers; 0 if nobody asked.
+    /// The number of the request that it answers; 0 for an event.
     #[prost(uint64, tag = "2")]
     pub id: u64,
     #[prost(
@@ -156,7 +156,7 @@ pub struct Open {
 pub struct Opened {
     #[prost(uint64, tag = "1")]
     pub session: u64,
-    /// Whoever has it may act for the session, with the token that opened it.
+    /// A client with this key, and the token that opened the session, may act for it.
     #[prost(fixed64, tag = "2")]
     pub key: u64,
     #[prost(uint64, tag = "3")]
@@ -190,8 +190,8 @@ pub struct Alive {
     /// Those that are no more.
     #[prost(uint64, repeated, tag = "1")]
     pub gone: ::prost::alloc::vec::Vec<u64>,
-    /// Leaderships of the others that were deposed: this renewal does not prolong them. Whoever reads of a term
-    /// here before it reads that it was elected with it does not lead.
+    /// Leaderships of the others that were deposed: this renewal does not prolong them. A client that reads of a
+    /// term here before it reads that it was elected with it does not lead.
     #[prost(message, repeated, tag = "2")]
     pub deposed: ::prost::alloc::vec::Vec<DeposedLeader>,
 }
@@ -397,7 +397,7 @@ pub struct ObserveElection {
 pub struct Leader {
     #[prost(string, tag = "1")]
     pub election: ::prost::alloc::string::String,
-    /// Nobody, if there is none.
+    /// Absent if there is no leader.
     #[prost(message, optional, tag = "2")]
     pub leader: ::core::option::Option<Leadership>,
 }
@@ -764,7 +764,7 @@ pub struct ShowGraph {}
 pub struct WaitGraph {
     #[prost(message, repeated, tag = "1")]
     pub waits: ::prost::alloc::vec::Vec<Edge>,
-    /// Those who can never have what they wait for, unless somebody gives up.
+    /// The waiters of deadlocks: none of them can go on unless one gives up.
     #[prost(message, repeated, tag = "2")]
     pub stuck: ::prost::alloc::vec::Vec<Who>,
 }
@@ -785,7 +785,7 @@ pub struct Edge {
     #[prost(bool, tag = "5")]
     pub election: bool,
 }
-/// Something that an operator took from somebody.
+/// A lock or a leadership that an operator took by force.
 #[derive(serde::Serialize, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -900,7 +900,7 @@ pub struct NodeStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum Mode {
-    /// By nobody else.
+    /// Exclusively.
     Exclusive = 0,
     /// By others who share it, too.
     Shared = 1,
@@ -1127,7 +1127,7 @@ pub mod conclave_client {
                 .insert(GrpcMethod::new("conclave.v1.Conclave", "Observe"));
             self.inner.server_streaming(req, path, codec).await
         }
-        /// The locks that somebody holds or waits for, by name.
+        /// The locks that are held or waited for, by name.
         pub async fn locks(
             &mut self,
             request: impl tonic::IntoRequest<super::ListLocks>,
@@ -1171,7 +1171,7 @@ pub mod conclave_client {
                 .insert(GrpcMethod::new("conclave.v1.Conclave", "Sessions"));
             self.inner.unary(req, path, codec).await
         }
-        /// The elections that somebody stands in, by name.
+        /// The elections with a leader or candidates, by name.
         pub async fn elections(
             &mut self,
             request: impl tonic::IntoRequest<super::ListElections>,
@@ -1234,7 +1234,7 @@ pub mod conclave_client {
                 .insert(GrpcMethod::new("conclave.v1.Conclave", "Graph"));
             self.inner.unary(req, path, codec).await
         }
-        /// Takes a lock from whoever holds it. The reason is recorded.
+        /// Takes a lock from its holders. The reason is recorded.
         pub async fn force_release(
             &mut self,
             request: impl tonic::IntoRequest<super::TakeLock>,
@@ -1389,7 +1389,7 @@ pub mod conclave_server {
             &self,
             request: tonic::Request<super::ObserveElection>,
         ) -> std::result::Result<tonic::Response<Self::ObserveStream>, tonic::Status>;
-        /// The locks that somebody holds or waits for, by name.
+        /// The locks that are held or waited for, by name.
         async fn locks(
             &self,
             request: tonic::Request<super::ListLocks>,
@@ -1399,7 +1399,7 @@ pub mod conclave_server {
             &self,
             request: tonic::Request<super::ListSessions>,
         ) -> std::result::Result<tonic::Response<super::SessionList>, tonic::Status>;
-        /// The elections that somebody stands in, by name.
+        /// The elections with a leader or candidates, by name.
         async fn elections(
             &self,
             request: tonic::Request<super::ListElections>,
@@ -1414,7 +1414,7 @@ pub mod conclave_server {
             &self,
             request: tonic::Request<super::ShowGraph>,
         ) -> std::result::Result<tonic::Response<super::WaitGraph>, tonic::Status>;
-        /// Takes a lock from whoever holds it. The reason is recorded.
+        /// Takes a lock from its holders. The reason is recorded.
         async fn force_release(
             &self,
             request: tonic::Request<super::TakeLock>,

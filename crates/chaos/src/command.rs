@@ -1,4 +1,4 @@
-//! What runs under a lock: it writes down that it lives.
+//! The command that runs under a lock: it records that it is alive.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,4 @@
-//! Orders of an operator, and what they took.
+//! Orders of an operator: forced releases and depositions.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! HTTP as the simplest client speaks it: a connection for each question, and to drop the future is to hang up.
+//! A minimal HTTP client: a connection for each request; to drop the future is to hang up.
 
 use std::io::{Error, ErrorKind, Result};
 use std::net::SocketAddr;

@@ -10,15 +10,15 @@ mod disk;
 mod force;
 mod http;
 mod http_client;
-mod look;
+mod listing;
 mod node;
 mod plan;
+mod process_fault;
 mod proxy;
 mod recorder;
 mod report;
 mod run;
 mod session_client;
-mod strike;
 mod wrapper;
 
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! What is between clients and the node, and can be cut.
+//! A proxy between clients and the node that delays, drops and cuts connections.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};

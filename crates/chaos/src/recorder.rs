@@ -1,4 +1,4 @@
-//! Where events go while they happen.
+//! Records events while they happen.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! What came of a run, in words.
+//! The report about a run, in words.
 
 use std::collections::BTreeMap;
 

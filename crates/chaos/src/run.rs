@@ -20,7 +20,7 @@ use crate::node::Node;
 use crate::plan::{Fault, Plan, Step};
 use crate::proxy::{Mode, Proxy};
 use crate::recorder::Recorder;
-use crate::{RunArguments, command, force, http_client, look, report, wrapper};
+use crate::{RunArguments, command, force, http_client, listing, report, wrapper};
 
 /// How long everything may take to end when there are no faults any more.
 const BOUND: Duration = Duration::from_secs(120);
@@ -180,7 +180,7 @@ async fn make(
     for worker in 0..8 {
         tasks.push(tokio::spawn(http_client::work(world.clone(), worker, seeds.u64(..))));
     }
-    let looking = tokio::spawn(look::keep_looking(world.clone()));
+    let looking = tokio::spawn(listing::record_repeatedly(world.clone()));
     let mut threads = Vec::new();
     for worker in 0..7 {
         let (world, seed) = (world.clone(), seeds.u64(..));
@@ -206,7 +206,7 @@ async fn make(
             + threads.iter().filter(|thread| !thread.is_finished()).count()
     };
     while busy(&tasks, &threads) > 0 && now() < end {
-        look::look(world).await;
+        listing::record(world).await;
         sleep(Duration::from_millis(300)).await;
     }
     world.given_up.store(true, Ordering::SeqCst);
@@ -223,7 +223,7 @@ async fn make(
     let _ = looking.await;
     // The dead are forgotten within their time-to-live; how long that takes is judged.
     let end = now() + nanos(Duration::from_secs(40));
-    while look::look(world).await != Some(false) && now() < end {
+    while listing::record(world).await != Some(false) && now() < end {
         sleep(Duration::from_millis(300)).await;
     }
     node.end(Signal::SIGTERM).await;

@@ -15,9 +15,9 @@ use rustix::process::{WaitId, WaitIdOptions, waitid};
 
 use crate::clock::{nanos, now, pause};
 use crate::node::{ending, last_line};
+use crate::process_fault::{self, Plan, ProcessFault};
 use crate::run::{World, draw};
 use crate::session_client;
-use crate::strike::{self, Plan, Strike};
 
 /// For how long, without faults, a process may live on after its command has ended.
 const BOUND: u64 = 15_000_000_000;
@@ -111,16 +111,20 @@ fn one(world: &World, kind: Kind, name: &str, chance: &mut fastrand::Rng) {
         if let Some(plan) = plan {
             let plan = Plan {
                 // Whether the process hangs is seen when its command has ended.
-                length: if plan.strike == Strike::StopWatcher { 20 * ttl } else { plan.length },
+                length: if plan.fault == ProcessFault::StopWatcher {
+                    20 * ttl
+                } else {
+                    plan.length
+                },
                 ..plan
             };
-            let strike = plan.strike;
+            let fault = plan.fault;
             let how = move || {
-                let how = strike.name().to_owned();
+                let how = fault.name().to_owned();
                 world.recorder.record(&Event::Struck { name: name.to_owned(), how, at: now() });
             };
             let runs = || !accounts(&directory).is_empty();
-            threads.spawn(move || strike::carry_out(plan, pid, runs, alive, how));
+            threads.spawn(move || process_fault::carry_out(plan, pid, runs, alive, how));
         }
         await_end(world, name, &directory, &said, pid);
         done.store(true, Ordering::SeqCst);
@@ -212,7 +216,7 @@ pub(crate) fn clients(world: &World, worker: usize, seed: u64) {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let Ok(mut child) = command.spawn() else { return };
         let pid = pid_of(&child);
-        let mut strike = (chance.u8(..3) > 0)
+        let mut fault = (chance.u8(..3) > 0)
             .then(|| now() + chance.u64(0..8_000) * 1_000_000)
             .zip(Some(chance.bool()));
         while !has_ended(pid) {
@@ -223,8 +227,8 @@ pub(crate) fn clients(world: &World, worker: usize, seed: u64) {
                 let _ = kill(pid, Signal::SIGKILL);
                 break;
             }
-            let Some((_, kills)) = strike.filter(|(at, _)| now() >= *at) else { continue };
-            strike = None;
+            let Some((_, kills)) = fault.filter(|(at, _)| now() >= *at) else { continue };
+            fault = None;
             let how = if kills { "kill-client" } else { "stop-client" }.to_owned();
             world.recorder.record(&Event::Struck { name: name.clone(), how, at: now() });
             if kills {

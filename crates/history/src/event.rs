@@ -1,4 +1,4 @@
-//! What can happen in a history.
+//! The events of a history.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! When the server was to be relied upon, and when not.
+//! When faults were being made, and so less was promised.
 
 use crate::{Event, Time};
 

@@ -2,7 +2,7 @@
 //!
 //! A history is a list of [`Event`]s: what clients sent and were answered, which commands ran under a lock and when,
 //! what a list of all locks showed, which faults were made, how processes ended. All times are of one clock that
-//! nobody sets (`CLOCK_BOOTTIME`) on one machine. A file of it has one event in JSON on each line.
+//! is never set (`CLOCK_BOOTTIME`) on one machine. A file of it has one event in JSON on each line.
 //!
 //! [`judge`] looks for broken promises. It knows nothing of the server but what is documented: a client believes in a
 //! lock from the moment at which it is told of the grant until it sends the release, or until its lease ends as

@@ -1,4 +1,4 @@
-//! What can have been the reason for how a process ended.
+//! Which reasons a process can have had to end as it did.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! The stream without the locks: what is sent comes back.
+//! The stream without the lock manager: an echo server.
 
 use std::io;
 use std::net::SocketAddr;

@@ -6,12 +6,12 @@
 //! clients together against an echo over the same kind of stream, and all of it against etcd doing the same.
 //! They are measured in turns.
 
+mod baseline;
 mod echo;
 mod etcd;
-mod floor;
 mod locks;
 mod process;
-mod size;
+mod scale;
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,8 +21,8 @@ use std::time::Duration;
 use serde::Serialize;
 use thiserror::Error;
 
+use baseline::Baseline;
 use etcd::Etcd;
-use floor::Floor;
 use locks::Release;
 pub use process::{Start, serve};
 
@@ -167,8 +167,8 @@ pub async fn measure(options: &Options, report: &mut dyn FnMut(Figure)) -> Resul
     server.stop().await?;
     spinner(options, report).await?;
     if options.large {
-        size::waiters(options, report).await?;
-        size::memory(options, report).await?;
+        scale::waiters(options, report).await?;
+        scale::memory(options, report).await?;
     }
     Ok(())
 }
@@ -177,27 +177,27 @@ pub async fn measure(options: &Options, report: &mut dyn FnMut(Figure)) -> Resul
 /// the ratio in the middle. For what else happens on the machine changes from one second to the next.
 const ROUNDS: u32 = 5;
 
-/// How long it takes to have a lock that nobody else wants.
+/// How long it takes to acquire a lock without contention.
 async fn acquisition(
     options: &Options,
     address: SocketAddr,
     report: &mut dyn FnMut(Figure),
 ) -> Result<(), LoadError> {
     let (span, alone) = (options.span / ROUNDS, Arrangement { clients: 1, connections: 1 });
-    let (mut floors, mut echoes) =
-        (vec![floor::measure(&options.directory, span / 2)?], Vec::new());
+    let (mut baselines, mut echoes) =
+        (vec![baseline::measure(&options.directory, span / 2)?], Vec::new());
     let mut acquired = Vec::new();
     for _ in 0..ROUNDS {
         acquired.push(locks::uncontended(address, alone, Release::Confirmed, span).await?.acquire);
-        floors.push(floor::measure(&options.directory, span / 2)?);
+        baselines.push(baseline::measure(&options.directory, span / 2)?);
         echoes.push(1e6 / echo::rate(address, alone, span / 2).await?);
     }
-    let flushes = floors.iter().map(|floor| floor.flush);
+    let flushes = baselines.iter().map(|baseline| baseline.flush);
     report(Figure::plain("one fdatasync of 128 bytes", middle(flushes), "µs"));
-    let trips = floors.iter().map(|floor| floor.trip);
+    let trips = baselines.iter().map(|baseline| baseline.trip);
     report(Figure::plain("one round trip over loopback", middle(trips), "µs"));
     report(Figure::plain("one echo over the stream", middle(echoes), "µs"));
-    let ratio = middle(over_floors(&acquired, &floors));
+    let ratio = middle(over_baselines(&acquired, &baselines));
     let figure = Figure::plain("acquire, 1 client", middle(acquired), "µs");
     let most = if options.spin { 1.5 } else { 2.0 };
     report(figure.beside("fdatasync + round trip", ratio, Bound::AtMost(most)));
@@ -247,12 +247,12 @@ async fn spinner(options: &Options, report: &mut dyn FnMut(Figure)) -> Result<()
 }
 
 /// Each of these as so many times a flush and a round trip, as they were just before and just after it.
-fn over_floors(times: &[f64], floors: &[Floor]) -> Vec<f64> {
-    let floors = floors.windows(2).map(|pair| {
+fn over_baselines(times: &[f64], baselines: &[Baseline]) -> Vec<f64> {
+    let baselines = baselines.windows(2).map(|pair| {
         let [before, after] = pair else { unreachable!("there are two in each") };
         f64::midpoint(before.flush, after.flush) + f64::midpoint(before.trip, after.trip)
     });
-    times.iter().zip(floors).map(|(time, floor)| time / floor).collect()
+    times.iter().zip(baselines).map(|(time, baseline)| time / baseline).collect()
 }
 
 /// Locks per second, and what they are held against.
@@ -263,7 +263,7 @@ struct Rates {
     etcd: Option<f64>,
 }
 
-/// How many locks are taken and given back in a second, if nobody wants another's.
+/// How many locks are acquired and released in a second, without contention.
 ///
 /// What is wanted concerns clients with a connection each that wait for every release to be confirmed, as those
 /// of etcd have to: its calls are not ordered, and what is given back later would be what has been taken
@@ -341,15 +341,15 @@ async fn hand_over(
 ) -> Result<(), LoadError> {
     let (span, clients) = (options.span / ROUNDS, options.clients);
     let apart = Arrangement { clients, connections: clients };
-    let mut floors = vec![floor::measure(&options.directory, span / 2)?];
+    let mut baselines = vec![baseline::measure(&options.directory, span / 2)?];
     let (mut times, mut fairness) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let contended = locks::contended(address, apart, span).await?;
-        floors.push(floor::measure(&options.directory, span / 2)?);
+        baselines.push(baseline::measure(&options.directory, span / 2)?);
         times.push(contended.each);
         fairness.push((contended.least, contended.least / contended.most));
     }
-    let ratio = middle(over_floors(&times, &floors));
+    let ratio = middle(over_baselines(&times, &baselines));
     let figure =
         Figure::plain(format!("hand-over, {clients} clients, one lock"), middle(times), "µs");
     let most = if options.spin { 1.6 } else { 2.2 };

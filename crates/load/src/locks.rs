@@ -1,4 +1,4 @@
-//! Clients that take locks and give them back.
+//! Clients that acquire and release locks.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The server, in a process of its own, so that its memory and its work can be told from the clients'.
+//! The server as a process of its own, so that its memory and CPU time can be told from those of the clients.
 
 use std::ffi::OsString;
 use std::io;

@@ -1,4 +1,4 @@
-//! What is true of the machine between commands, looked at with a wide eye. For tests.
+//! Invariants of the machine between commands, for tests.
 
 use crate::KeyDigest;
 use crate::lock::{Hold, Kind};
@@ -25,7 +25,7 @@ impl Machine {
         for (name, &id) in &self.names {
             let lock = &self.locks[id];
             ensure(*name == lock.name, "a lock is found under another name")?;
-            ensure(!lock.is_unused(), "a lock that nobody wants is kept")?;
+            ensure(!lock.is_unused(), "a lock is kept that is neither held nor wanted")?;
             let held: Vec<&Hold> = lock.holders.iter().map(|hold| &self.holds[hold]).collect();
             holds += held.len();
             let writers = held.iter().filter(|hold| hold.mode == Mode::Exclusive).count();
@@ -84,7 +84,7 @@ impl Machine {
     fn audit_waits(&self) -> Result<(), String> {
         let queued: usize = self.names.values().map(|&id| self.locks[id].waiters()).sum();
         let parts: usize = self.waits.values().map(|wait| wait.goal.parts().len()).sum();
-        ensure(queued == parts, "a queue has somebody who does not wait")?;
+        ensure(queued == parts, "a queue has a request that does not wait")?;
         for (arrival, wait) in &self.waits {
             ensure(*arrival == wait.arrival && *arrival <= self.last_arrival, "an odd arrival")?;
             let session = self.sessions.get(&wait.agent.session);
@@ -98,7 +98,10 @@ impl Machine {
             match &wait.goal {
                 Goal::Lead(candidacy) => {
                     let election = &self.elections[&candidacy.election];
-                    ensure(election.leader.is_some(), "a candidate waits though nobody leads")?;
+                    ensure(
+                        election.leader.is_some(),
+                        "a candidate waits though there is no leader",
+                    )?;
                     let known = self.waiting.get(&wait.agent) == Some(arrival);
                     ensure(known == candidacy.blocks, "a candidate is held up who is not")?;
                 }

@@ -7,8 +7,7 @@ use crate::{CallId, KeyDigest, Name, NodeId, Origin, Owner, RequestId, SessionId
 /// What the log says. Its order and its times are the machine's only input.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
-    /// Nothing but that time has passed. Written when something is due and nobody asks for
-    /// anything.
+    /// Time has passed. Written when something is due and no other command comes.
     Tick,
     /// A node has begun a new life, and no connection of its last one is left: the single calls that
     /// waited there ([`Via::Call`]) wait no more. Nothing is remembered of them, so one that is made
@@ -108,8 +107,8 @@ pub struct Open {
     /// ask for it. A live session with the same digest is the one that was asked for: an opening that
     /// is repeated returns it and opens no second one.
     pub key: KeyDigest,
-    /// The name of the token that the client showed; empty if it showed none. Nobody with another
-    /// token may act for the session.
+    /// The name of the token that the client showed; empty if it showed none. A client with
+    /// another token may not act for the session.
     pub opened_by: Name,
     /// The network address that it came from; empty if that is not known.
     pub address: Name,
@@ -154,7 +153,7 @@ pub enum Call {
         token: Token,
     },
     /// To undo another request. If it waits, it waits no more; if it was granted, that is
-    /// taken back: whoever gives up waiting need not know whether it has waited long enough.
+    /// released: so a client that gives up waiting need not know whether it was granted meanwhile.
     Cancel {
         /// Which request.
         request: RequestId,
@@ -181,8 +180,8 @@ pub enum Call {
 
 /// A request for locks: all of them at once, or none.
 ///
-/// Several such requests cannot block each other. But one that waits for two locks can be in the way of
-/// somebody who holds one of them and asks for the other, and nobody passes anybody: that is a
+/// Several such requests cannot block each other. But one that waits for two locks blocks a holder of
+/// one of them that asks for the other, since no request overtakes another: that is a
 /// deadlock like any other, though this one holds nothing. It is best to ask for all at once, always.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Acquire {
@@ -208,7 +207,7 @@ impl Acquire {
         }
     }
 
-    /// A request for a lock that nobody else holds at the same time.
+    /// A request for a lock that no other holds at the same time.
     pub fn exclusive(lock: impl Into<Name>) -> Self {
         Self::all([Want { lock: lock.into(), mode: Mode::Exclusive }])
     }
@@ -252,10 +251,10 @@ pub struct Want {
 }
 
 /// How a lock is held. A lock is either read and written, or it has permits; which it is, and how
-/// many permits, is settled by the first request, until nobody holds or wants it any more.
+/// many permits, is settled by the first request, until the lock is no longer held or wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Mode {
-    /// By nobody else.
+    /// Exclusively.
     Exclusive,
     /// By others who share it, too.
     Shared,

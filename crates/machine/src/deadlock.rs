@@ -1,12 +1,12 @@
-//! Finding deadlocks: who waits for whom, and whether that can ever end.
+//! Deadlock detection on the wait-for graph.
 //!
-//! A wait can end well if everybody ahead of it in its queues can be served, and everybody who holds
-//! what it wants can go on and release it; of permits, enough of those who hold them. Who does not
-//! wait can go on. Whoever cannot, by these rules, is in a deadlock or waits for one.
+//! A wait can end well if every request ahead of it in its queues can be granted, and all holders of what it wants can
+//! go on and release it; of permits, enough of the holders. A thread of control that does not wait can go on. One that
+//! cannot go on by these rules is in a deadlock or waits for one.
 //!
 //! A new wait is nearly the only thing that can make a deadlock, and it is then part of it: before, there
-//! was none. So the search begins at the new wait, and most of the time ends at once: who holds nothing
-//! is in nobody's way.
+//! was none. So the search begins at the new wait, and most of the time ends at once: a thread of control that holds
+//! nothing blocks no other.
 //!
 //! A candidate whose thread of control does nothing else waits like others: for the leader, unless that is
 //! going to be deposed, and for those who would lead before it. When a candidate goes for which the leader
@@ -31,7 +31,7 @@ enum Wanted {
     Election(Name),
 }
 
-/// Something without which a wait does not end well.
+/// A condition for a wait to end well.
 #[derive(Clone, Copy)]
 enum Condition {
     /// This other wait ends well.
@@ -239,7 +239,7 @@ impl Machine {
         let waits: Vec<Arrival> = waits.filter(|arrival| self.waits[arrival].blocks()).collect();
         let stuck = self.stuck(self.reach(waits.iter().copied()));
         let first = waits.into_iter().find(|arrival| stuck.contains(arrival))?;
-        // Whoever is stuck needs another that is, so this comes back to where it has been.
+        // Each stuck agent needs another that is stuck, so this comes back to where it has been.
         let mut way: Vec<Link> = Vec::new();
         let mut agent = self.waits[&first].agent;
         loop {
@@ -273,7 +273,7 @@ impl Machine {
             }
         }
         // Who holds some of the permits that it wants more of is in its own way, but that is worth
-        // telling only if nobody else is.
+        // telling only if no other is.
         if needs.len() > 1 {
             needs.remove(&wait.agent);
         }

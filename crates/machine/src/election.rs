@@ -23,7 +23,7 @@ use crate::{
     RequestId, Scarce, SessionId, Span, Time, Token,
 };
 
-/// An election that somebody leads or wants to.
+/// An election with a leader or candidates.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Election {
     pub(crate) leader: Option<Leader>,
@@ -234,7 +234,7 @@ impl Machine {
         })
     }
 
-    /// The leaderships of a session that were deposed, while nobody else leads instead.
+    /// The leaderships of a session that were deposed, while no other leads instead.
     pub fn deposed(&self, session: SessionId) -> Vec<Deposed> {
         let leads = self.sessions.get(&session).map(|session| session.leads.as_slice());
         let deposed = leads.unwrap_or_default().iter().filter_map(|name| {
@@ -250,8 +250,8 @@ impl Machine {
 
     /// The leadership ends; the leader is told why if it did not ask for that.
     pub(crate) fn vacate(&mut self, name: &Name, cause: Option<Cause>) {
-        let election = self.elections.get_mut(name).expect("somebody leads it");
-        let leader = election.leader.take().expect("somebody leads it");
+        let election = self.elections.get_mut(name).expect("it has a leader");
+        let leader = election.leader.take().expect("it has a leader");
         if let Some(time) = leader.time_limit() {
             self.due.remove(&(time, Due::Yield(name.clone())));
         }
@@ -291,7 +291,7 @@ impl Machine {
         term
     }
 
-    /// Tells everybody who leads.
+    /// Announces the leader, or that there is none.
     fn announce(&mut self, name: &Name) {
         let leader = self.elections.get(name).and_then(|election| election.leader.as_ref());
         let leader = leader.map(|leader| Leadership {
@@ -302,7 +302,7 @@ impl Machine {
         self.turn.events.push(Event::Leader { election: name.clone(), leader });
     }
 
-    /// Lets the best candidates lead what nobody leads, and forgets elections that nobody wants.
+    /// Elects the best candidates of elections without a leader, and forgets elections without candidates.
     pub(crate) fn settle_elections(&mut self) {
         while let Some(name) = self.turn.vacant.pop_first() {
             let Some(election) = self.elections.get(&name) else { continue };

@@ -149,7 +149,7 @@ pub enum Error {
     #[error("a session with this key was opened with another token; choose another key")]
     KeyTaken,
     /// There is no such lock or election to do something to.
-    #[error("nobody holds or leads {0}")]
+    #[error("no session holds or leads {0}")]
     Free(Name),
 }
 

@@ -1,18 +1,16 @@
-//! Taking locks and giving them back.
+//! Granting and releasing locks.
 
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use crate::ids::Arrival;
 use crate::lock::{By, Hold, HoldId, Kind, Lock, LockId, Place};
 use crate::machine::{Machine, fits, within};
 use crate::mutation::Mutation;
-use crate::session::Outcome;
 use crate::view::Forced;
 use crate::waits::{Goal, Part, Wait};
 use crate::{
-    Acquire, Agent, CallId, Cause, Error, Event, Mode, Name, NodeId, Patience, Reply, RequestId,
-    Scarce, SessionId, Token, Via, Want,
+    Acquire, Agent, Cause, Error, Event, Mode, Name, Patience, Reply, RequestId, Scarce, SessionId,
+    Token, Want,
 };
 
 impl Machine {
@@ -140,7 +138,7 @@ impl Machine {
         acquire.wants.iter().zip(found).map(part).collect()
     }
 
-    /// Lets somebody hold all of these.
+    /// Grants all of these to an agent.
     fn grant(&mut self, agent: Agent, request: RequestId, parts: &[Part]) -> Reply {
         let token = self.next_token();
         let epochs = parts.iter().map(|part| self.hold(agent, request, *part, token)).collect();
@@ -215,7 +213,7 @@ impl Machine {
         Ok(self.release_level(hold, Cause::Released))
     }
 
-    fn release_level(&mut self, id: HoldId, cause: Cause) -> Reply {
+    pub(crate) fn release_level(&mut self, id: HoldId, cause: Cause) -> Reply {
         let hold = &mut self.holds[id];
         if hold.depth > 1 {
             hold.depth -= 1;
@@ -314,7 +312,7 @@ impl Machine {
     }
 
     /// The only holder holds the lock in another mode from now on, by a new grant.
-    fn convert(&mut self, id: HoldId, by: By, request: RequestId) -> Reply {
+    pub(crate) fn convert(&mut self, id: HoldId, by: By, request: RequestId) -> Reply {
         let token = self.next_token();
         let mode = if by == By::Upgrade { Mode::Exclusive } else { Mode::Shared };
         let hold = &mut self.holds[id];
@@ -323,89 +321,6 @@ impl Machine {
         self.turn.touched.push(hold.lock);
         self.report(id);
         self.granted(&self.holds[id])
-    }
-
-    /// Undoes a request, whatever has become of it.
-    pub(crate) fn cancel(&mut self, id: SessionId, request: RequestId) -> Result<Reply, Error> {
-        let session = &self.sessions[&id];
-        if let Some(arrival) = session.wait_of(request) {
-            let wait = self.withdraw(arrival);
-            self.answer(&wait, Err(Error::Cancelled));
-            return Ok(Reply::Done);
-        }
-        let replies = session.replies_to(request);
-        let outcome = replies.find(request).cloned();
-        // Also if it has not come yet: it shall not be carried out when it does. One without a number
-        // has come.
-        let may_come = !request.is_allotted() && !replies.has_forgotten(request);
-        let remember = outcome.is_some() || may_come;
-        match outcome {
-            Some(Outcome::Done | Outcome::Released { .. } | Outcome::Failed(_)) => {
-                return Ok(Reply::Done);
-            }
-            Some(Outcome::Nested { lock, owner }) => {
-                let agent = Agent { session: id, owner };
-                if let Some(hold) = self.hold_of_name(agent, &lock) {
-                    self.release_level(hold, Cause::Cancelled);
-                }
-            }
-            Some(Outcome::Granted | Outcome::Elected) | None => self.undo(id, request),
-        }
-        if remember {
-            self.remember(id, request, Outcome::Failed(Box::new(Error::Cancelled)));
-        }
-        Ok(Reply::Done)
-    }
-
-    /// Nobody awaits the answer to a single call any more. Its wait ends, and nothing is remembered of it. A
-    /// grant is undone only if no repetition can ask for it.
-    pub(crate) fn hang_up(
-        &mut self,
-        id: SessionId,
-        request: RequestId,
-        call: CallId,
-    ) -> Result<Reply, Error> {
-        let Some(arrival) = self.sessions[&id].wait_of(request) else {
-            if request.is_allotted() && !self.is_mutated(Mutation::HangUpIgnored) {
-                return self.cancel(id, request);
-            }
-            return Ok(Reply::Done);
-        };
-        if self.waits[&arrival].via == Via::Call(call) {
-            self.drop_wait(arrival);
-        }
-        Ok(Reply::Done)
-    }
-
-    /// A node has lost all its connections.
-    pub(crate) fn node_started(&mut self, node: NodeId) {
-        let there = |wait: &&Wait| matches!(wait.via, Via::Call(call) if call.node == node);
-        let calls = self.waits.values().filter(there);
-        let calls: Vec<Arrival> = calls.map(|wait| wait.arrival).collect();
-        calls.into_iter().for_each(|arrival| self.drop_wait(arrival));
-    }
-
-    /// Ends a wait of which nothing is remembered.
-    fn drop_wait(&mut self, arrival: Arrival) {
-        let Wait { agent, request, .. } = self.withdraw(arrival);
-        let (session, answer) = (agent.session, Err(Error::Cancelled));
-        self.turn.events.push(Event::Answered { session, request, answer });
-    }
-
-    /// Takes back what a request was granted, as far as it is still there.
-    fn undo(&mut self, id: SessionId, request: RequestId) {
-        for hold in self.holds_by_name(id, |hold| hold.request == request) {
-            match self.holds[hold].by {
-                By::Acquire => {
-                    self.release_level(hold, Cause::Cancelled);
-                }
-                By::Upgrade => {
-                    self.convert(hold, By::Downgrade, request);
-                }
-                By::Downgrade => {}
-            }
-        }
-        self.resign_of(id, request);
     }
 
     pub(crate) fn force_release(
@@ -445,7 +360,7 @@ impl Machine {
         }
     }
 
-    /// Grants what can be granted, in the order of arrival, and forgets locks that nobody wants.
+    /// Grants what can be granted, in the order of arrival, and forgets locks that are neither held nor wanted.
     pub(crate) fn settle(&mut self) {
         loop {
             for lock in self.turn.touched.drain(..) {
@@ -477,7 +392,7 @@ impl Machine {
             Goal::Upgrade(hold, _) => self.convert(*hold, By::Upgrade, wait.request),
             Goal::Lead(_) => unreachable!("candidates are in no queue of a lock"),
         };
-        // Whoever is behind it is next, even where nothing was released.
+        // The next in the queue may be granted now, even where nothing was released.
         self.turn.touched.extend(wait.goal.parts().iter().map(|part| part.lock));
         self.answer(&wait, Ok(reply));
     }
@@ -507,7 +422,7 @@ impl Machine {
         Err(Error::NotHeld(name.clone()))
     }
 
-    /// What somebody holds of a lock; of permits, the most.
+    /// The hold of an agent on a lock; of permits, the one with the most.
     pub(crate) fn hold_of_name(&self, agent: Agent, name: &Name) -> Option<HoldId> {
         self.hold_of(agent, *self.names.get(name)?)
     }

@@ -53,26 +53,26 @@
 //!
 //! # Time
 //!
-//! Every command comes with the time at which it was written to the log, by the clock of whoever wrote
-//! it. Whatever was due by then happens first: sessions that were not kept alive end, waits run out.
+//! Every command comes with the time at which it was written to the log, by the clock of the
+//! writer of the log. Whatever was due by then happens first: sessions that were not kept alive end, waits run out.
 //! When something is due and no command comes, the writer of the log writes a [`Command::Tick`]
-//! ([`Machine::next_due`] says when). Copies of the machine thus agree on who expired, whatever their
-//! own clocks say. Whoever writes the log leaves out the time in which nobody could renew anything.
+//! ([`Machine::next_due`] says when). Copies of the machine thus agree on which sessions expired,
+//! whatever their own clocks say. The writer of the log leaves out the time in which no lease could be renewed.
 //!
 //! A client renews its lease from when it *sent* the renewal, and the machine from when that was
 //! written, which is later. So the client's lease ends first, as far as the two clocks run alike.
 //!
 //! # Rules
 //!
-//! 1. A lock is held exclusively, shared, or as so many of its permits. Whoever cannot have it at
-//!    once waits, in the order of arrival. Nobody passes anybody: not a reader a writer that waits, nor a
-//!    small request a large one. An upgrade from shared to exclusive comes first, and a holder may hand
+//! 1. A lock is held exclusively, shared, or as so many of its permits. A request that
+//!    cannot be granted at once waits, in the order of arrival. No request overtakes another: not a reader a writer
+//!    that waits, nor a small request a large one. An upgrade from shared to exclusive comes first, and a holder may hand
 //!    a lock to a waiter by name.
 //! 2. A request for several locks has all of them at once or none. It has a place in each queue and holds
 //!    nothing while it waits. All its places are taken at the same moment, so of two such requests one is
 //!    ahead everywhere, and they cannot be in each other's way.
 //! 3. Every grant has a token greater than all before, of any lock ([`Token`]); there is one counter, so
-//!    a lock can be forgotten when nobody wants it.
+//!    a lock can be forgotten when no session holds or wants it.
 //! 4. Whatever ends at a moment has ended before anything is granted at that moment. A session that has
 //!    ended is in no queue, so nothing is granted to it.
 //! 5. A wait that would close a cycle is answered as the [`Policy`] says.
@@ -87,13 +87,15 @@
 //!
 //! # Where to read
 //!
-//! `command` and `reply` are the language; `machine` takes commands and lets time pass; `lock` says who
-//! may hold what; `grants` takes and gives back; `waits` keeps who waits and heeds the policy, `deadlock`
-//! finds cycles; `election`, `session` and `view` are what they say; `snapshot` writes the whole down and
-//! back. `tests` holds it against a simple model, and explores every state of a small system.
+//! `command` and `reply` are the language; `machine` takes commands and lets time pass; `requests` answers
+//! repetitions, `cancel` undoes requests; `lock` is one
+//! lock with its queue; `grants` grants and releases; `waits` keeps the waits and applies the policy, `deadlock`
+//! finds cycles; `election`, `session` and `view` are what they say; `snapshot` encodes and decodes the whole state.
+//! `tests` compares the machine with a simple model, and explores every state of a small system.
 
 #[cfg(test)]
 mod audit;
+mod cancel;
 mod command;
 mod deadlock;
 mod election;
@@ -106,6 +108,7 @@ mod machine;
 mod mutation;
 mod record;
 mod reply;
+mod requests;
 mod session;
 mod slab;
 mod snapshot;

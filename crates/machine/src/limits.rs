@@ -26,7 +26,7 @@ pub enum Policy {
     WaitDie,
     /// Only the younger may wait for the older. An older one that has to wait *wounds* the younger
     /// ones in its way: their waits end, and until they have released all they hold they are
-    /// refused whatever cannot be granted at once. What is held is not taken from anybody.
+    /// refused whatever cannot be granted at once. What is held is not taken away.
     WoundWait,
 }
 
@@ -79,7 +79,7 @@ pub enum Victim {
     /// The youngest session's.
     #[default]
     Youngest,
-    /// That of whoever holds the fewest locks.
+    /// That of the agent with the fewest locks.
     FewestLocks,
     /// That of the session with the lowest priority.
     LowestPriority,

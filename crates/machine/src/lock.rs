@@ -1,8 +1,7 @@
-//! One lock: who holds it, who waits for it, and who may have it next.
+//! One lock: its holders, its queue, and which request may be granted next.
 //!
-//! Whoever waits is served in the order of arrival, and nobody passes anybody: only the first of
-//! the queue may be granted, and a newcomer only if nobody waits. An upgrade comes before all others,
-//! since nobody else could be granted before it anyway.
+//! The queue is first come, first served: only its first request may be granted, and a newcomer only if the queue is
+//! empty. An upgrade comes before all others, since no other could be granted before it anyway.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +14,7 @@ use crate::{Agent, Mode, Name, RequestId, Time, Token};
 pub(crate) type LockId = Id<Lock>;
 pub(crate) type HoldId = Id<Hold>;
 
-/// A lock that somebody holds or wants.
+/// A lock that is held or wanted.
 #[derive(Clone, Debug)]
 pub(crate) struct Lock {
     pub(crate) name: Name,
@@ -27,11 +26,11 @@ pub(crate) struct Lock {
     /// The token of the grant that began the present period of holding.
     pub(crate) epoch: Token,
     pub(crate) holders: Holders,
-    /// Nothing while nobody waits.
+    /// None while no request waits.
     queue: Option<Box<Queue>>,
 }
 
-/// What a lock is, while somebody holds or wants it.
+/// What a lock is, while it is held or wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// It is held exclusively or shared.
@@ -50,7 +49,7 @@ impl Kind {
     }
 }
 
-/// Somebody holds a lock.
+/// An agent holds a lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Hold {
     pub(crate) agent: Agent,
@@ -68,7 +67,7 @@ pub(crate) struct Hold {
     pub(crate) listed: u32,
 }
 
-/// The kind of request by which somebody holds a lock as it does.
+/// The kind of request that the present hold was granted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum By {
     Acquire,
@@ -268,7 +267,7 @@ impl Lock {
         self.queue.iter().flat_map(move |queue| queue.places.range(..place).rev().copied())
     }
 
-    /// Whether somebody in the queue waits for other locks too.
+    /// Whether a request in the queue waits for other locks, too.
     pub(crate) fn leads_elsewhere(&self) -> bool {
         self.queue.as_ref().is_some_and(|queue| queue.several > 0)
     }

@@ -5,13 +5,13 @@ use crate::election::Election;
 use crate::ids::Arrival;
 use crate::lock::{Hold, Lock, LockId, Place};
 use crate::mutation::Mutation;
-use crate::session::{First, Origins, Outcome, Replies, Session};
+use crate::session::{Origins, Replies, Session};
 use crate::slab::Slab;
 use crate::view::Forced;
-use crate::waits::{Goal, Wait};
+use crate::waits::Wait;
 use crate::{
-    Agent, Call, Cause, Command, Config, Error, Event, KeyDigest, Name, Open, Origin, Reply,
-    RequestId, Scarce, SessionId, Span, Time, Token, Via,
+    Agent, Cause, Command, Config, Error, Event, KeyDigest, Name, Open, Origin, Reply, RequestId,
+    Scarce, SessionId, Span, Time, Token, Via,
 };
 
 /// The lock manager: sessions, locks, elections.
@@ -30,7 +30,7 @@ pub struct Machine {
     /// The sessions that have a key, by its digest.
     pub(crate) keys: BTreeMap<KeyDigest, SessionId>,
     pub(crate) origins: Origins,
-    /// The locks that somebody holds or wants, by name.
+    /// The locks that are held or wanted, by name.
     pub(crate) names: BTreeMap<Name, LockId>,
     pub(crate) locks: Slab<Lock>,
     pub(crate) holds: Slab<Hold>,
@@ -38,7 +38,7 @@ pub struct Machine {
     /// Who waits for a lock or to lead, and by what. Candidates that are mere stand-bys are not here: they
     /// are not held up.
     pub(crate) waiting: BTreeMap<Agent, Arrival>,
-    /// Who is in the way of somebody older, under wound-wait, and of whom.
+    /// Agents that block an older one, under wound-wait, and which.
     pub(crate) wounded: BTreeMap<Agent, Agent>,
     pub(crate) elections: BTreeMap<Name, Election>,
     /// What happens by itself, and when.
@@ -68,7 +68,7 @@ pub(crate) enum Due {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Turn {
     pub(crate) events: Vec<Event>,
-    /// Locks at which somebody may be granted now, or which nobody may want any more.
+    /// Locks at which a request may be granted now, or which may be forgotten.
     pub(crate) touched: Vec<LockId>,
     /// Those who are first for one of these, the first to come on top.
     pub(crate) heads: BinaryHeap<Reverse<Place>>,
@@ -366,141 +366,6 @@ impl Machine {
         self.turn.events.push(Event::Ended { session: id, cause });
     }
 
-    fn request(
-        &mut self,
-        id: SessionId,
-        request: RequestId,
-        received: RequestId,
-        call: &Call,
-    ) -> Result<Reply, Error> {
-        let session = self.sessions.get_mut(&id).ok_or(Error::UnknownSession(id))?;
-        session.replies.forget(received.min(LAST_OF_CLIENTS));
-        if request.is_allotted() {
-            // Nobody but the machine gives such numbers, and nobody can ask for them again.
-            return Err(Error::Forgotten(request));
-        }
-        if request == RequestId(0) {
-            let request = session.next_allotted;
-            session.next_allotted.0 += 1;
-            return self.answer_request(id, request, call);
-        }
-        let via = self.turn.via;
-        let session = &self.sessions[&id];
-        if !self.is_mutated(Mutation::Repeated) {
-            if let Some(outcome) = session.replies.find(request) {
-                return self.repeat(id, request, call, outcome);
-            }
-            if let Some(arrival) = session.wait_of(request) {
-                self.waits.get_mut(&arrival).expect("it waits").via = via;
-                return Ok(Reply::Waiting);
-            }
-        }
-        if session.replies.has_forgotten(request) {
-            // What is still held because of it tells what came of it.
-            let outcome = match call {
-                Call::Campaign(_) => Outcome::Elected,
-                _ => Outcome::Granted,
-            };
-            let still = self.repeat(id, request, call, &outcome);
-            return still.map_err(|_| Error::Forgotten(request));
-        }
-        self.answer_request(id, request, call)
-    }
-
-    /// Carries out a request that has not been made before, and remembers what came of it.
-    fn answer_request(
-        &mut self,
-        id: SessionId,
-        request: RequestId,
-        call: &Call,
-    ) -> Result<Reply, Error> {
-        let reply = match call {
-            Call::Acquire(acquire) => self.acquire(id, request, acquire),
-            Call::Release { lock, token, to } => self.release(id, lock, *token, *to),
-            Call::ReleaseAll { token } => self.release_all(id, *token),
-            Call::Upgrade { lock, token, patience } => {
-                self.upgrade(id, request, lock, *token, *patience)
-            }
-            Call::Downgrade { lock, token } => self.downgrade(id, request, lock, *token),
-            Call::Cancel { request } => self.cancel(id, *request),
-            Call::Campaign(campaign) => self.campaign(id, request, campaign),
-            Call::Proclaim { election, term, value } => self.proclaim(id, election, *term, value),
-            Call::Resign { election, term } => self.resign(id, election, *term),
-        };
-        if let Some(outcome) = Outcome::of(call, &reply) {
-            self.remember(id, request, outcome);
-        }
-        reply
-    }
-
-    /// Answers a request that was made before as it was answered then.
-    fn repeat(
-        &self,
-        id: SessionId,
-        request: RequestId,
-        call: &Call,
-        outcome: &Outcome,
-    ) -> Result<Reply, Error> {
-        let of_request = |hold: &&Hold| hold.request == request;
-        match (outcome, call) {
-            (Outcome::Done, _) => Ok(Reply::Done),
-            (Outcome::Released { left }, _) => Ok(Reply::Released { left: *left }),
-            (Outcome::Failed(error), _) => Err((**error).clone()),
-            (Outcome::Granted, Call::Acquire(acquire)) => {
-                let held = acquire.wants.iter().map(|want| {
-                    let hold = self.holds_on(id, &want.lock).find(of_request);
-                    hold.map(|hold| (hold.token, self.locks[hold.lock].epoch))
-                });
-                let held: Vec<(Token, Token)> = held.collect::<Option<_>>().ok_or(Error::Lost)?;
-                let token = held.first().ok_or(Error::Lost)?.0;
-                let epochs = held.into_iter().map(|(_, epoch)| epoch).collect();
-                Ok(Reply::Granted { token, epochs, depth: 1 })
-            }
-            (Outcome::Granted, Call::Upgrade { lock, .. } | Call::Downgrade { lock, .. }) => {
-                let hold = self.holds_on(id, lock).find(of_request).ok_or(Error::Lost)?;
-                Ok(self.granted(hold))
-            }
-            (Outcome::Nested { lock, owner }, _) => {
-                let agent = Agent { session: id, owner: *owner };
-                let hold = self.hold_of_name(agent, lock).ok_or(Error::Lost)?;
-                Ok(self.granted(&self.holds[hold]))
-            }
-            (Outcome::Elected, Call::Campaign(campaign)) => {
-                let election = self.elections.get(&campaign.election).ok_or(Error::Lost)?;
-                let term = election.term_of(id, request).ok_or(Error::Lost)?;
-                Ok(Reply::Elected { term })
-            }
-            (Outcome::Granted | Outcome::Elected, _) => Err(Error::Lost),
-        }
-    }
-
-    /// A request that waited is answered: to whoever asked, or to whoever asks again.
-    pub(crate) fn answer(&mut self, wait: &Wait, answer: Result<Reply, Error>) {
-        let session = wait.agent.session;
-        let outcome = match (&answer, &wait.goal) {
-            (Err(error), _) => Outcome::Failed(Box::new(error.clone())),
-            (Ok(_), Goal::Locks(_) | Goal::Upgrade(..)) => Outcome::Granted,
-            (Ok(_), Goal::Lead(_)) => Outcome::Elected,
-        };
-        self.remember(session, wait.request, outcome);
-        if self.turn.asking == Some(wait.arrival) {
-            self.turn.answer = Some(answer);
-        } else {
-            let request = wait.request;
-            self.turn.events.push(Event::Answered { session, request, answer });
-        }
-    }
-
-    pub(crate) fn remember(&mut self, session: SessionId, request: RequestId, outcome: Outcome) {
-        let most = self.config.limits.replies;
-        let drop = match self.is_mutated(Mutation::LateAnswerDropped) {
-            true => First::Numbered,
-            false => First::Stored,
-        };
-        let session = self.sessions.get_mut(&session).expect("who asks has a session");
-        session.replies_to_mut(request).keep(request, outcome, most, drop);
-    }
-
     pub(crate) fn next_token(&mut self) -> Token {
         self.last_token.0 += 1;
         self.last_token
@@ -553,9 +418,6 @@ impl Machine {
         }
     }
 }
-
-/// The highest number that a client can give a request.
-const LAST_OF_CLIENTS: RequestId = RequestId(RequestId::ALLOTTED.0 - 1);
 
 /// Whether there is room for one more.
 pub(crate) fn within(now: usize, most: usize, what: Scarce) -> Result<(), Error> {

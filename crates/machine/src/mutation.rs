@@ -7,9 +7,9 @@ pub(crate) enum Mutation {
     LostWakeUp,
     /// Locks of an expired session are granted on before other sessions that are due have ended.
     GrantToDead,
-    /// Somebody who shares a lock is not taken to be in anybody's way.
+    /// A holder that shares a lock is not taken to block any waiter.
     SharersIgnored,
-    /// Somebody ahead in a queue is not taken to be in anybody's way.
+    /// A request ahead in a queue is not taken to block any other.
     QueuesIgnored,
     /// Every holder of a permit is taken to be needed, where any would do.
     AnyPermitNeedsAll,

@@ -50,7 +50,7 @@ pub enum Reply {
     },
 }
 
-/// What else comes of a command: what somebody other than who gave it has to be told.
+/// What a command means for others than the client that gave it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Event {
     /// A request that waited is answered.
@@ -100,7 +100,7 @@ pub enum Event {
         /// Who waited for whom.
         cycle: Vec<Link>,
     },
-    /// Somebody is in the way of an older one, and should release what it holds.
+    /// An agent blocks an older one, and should release what it holds.
     Wounded {
         /// Who.
         agent: Agent,

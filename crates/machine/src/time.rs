@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// A moment by the clock of the log: nanoseconds since the machine was made.
 ///
-/// Whoever writes the log says what time it is, and nobody else does. The machine never reads a
+/// Only the writer of the log says what time it is. The machine never reads a
 /// clock, so that every copy of it that reads the same log comes to the same state.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Time(u64);

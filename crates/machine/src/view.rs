@@ -16,7 +16,7 @@ use crate::{
     Time, Token,
 };
 
-/// A lock that somebody holds or wants.
+/// A lock that is held or wanted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockView {
     /// Its name.
@@ -31,7 +31,7 @@ pub struct LockView {
     pub waiters: Vec<WaiterView>,
 }
 
-/// Somebody who holds a lock.
+/// A holder of a lock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HolderView {
     /// Who.
@@ -46,7 +46,7 @@ pub struct HolderView {
     pub since: Time,
 }
 
-/// Somebody who waits for a lock or stands in an election.
+/// A waiter for a lock, or a candidate of an election.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WaiterView {
     /// Who.
@@ -77,7 +77,7 @@ pub enum Wants {
     },
 }
 
-/// Somebody, with the names that people know it by.
+/// An agent, with the names of its session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Who {
     /// Who.
@@ -117,7 +117,7 @@ pub struct SessionView {
     pub leads: Vec<Name>,
 }
 
-/// An election that somebody leads.
+/// An election with a leader.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ElectionView {
     /// Its name.
@@ -162,7 +162,7 @@ pub struct Why {
     pub waits: Vec<Edge>,
     /// The deadlock that its waiters are in, if they are.
     pub cycle: Option<Vec<Link>>,
-    /// When it was last taken from somebody by force, and why.
+    /// When it was last taken by force, and why.
     pub forced: Vec<Forced>,
 }
 
@@ -181,7 +181,7 @@ pub struct Edge {
     pub holds: bool,
 }
 
-/// Something that an operator took from somebody.
+/// A lock or a leadership that an operator took by force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Forced {
     /// When.
@@ -209,12 +209,12 @@ impl Machine {
         locks.map(|(_, &lock)| self.view_lock(&self.locks[lock]))
     }
 
-    /// A lock, if anybody holds or wants it.
+    /// A lock, if it is held or wanted.
     pub fn lock(&self, name: &str) -> Option<LockView> {
         self.names.get(name).map(|&lock| self.view_lock(&self.locks[lock]))
     }
 
-    /// Whether somebody waits for a lock. Whoever comes then waits, too.
+    /// Whether a request waits for a lock. A newcomer then waits, too.
     pub fn is_waited_for(&self, lock: &str) -> bool {
         self.names.get(lock).is_some_and(|&lock| self.locks[lock].waiting().next().is_some())
     }
@@ -241,7 +241,7 @@ impl Machine {
         self.elections.iter().map(|(name, election)| self.view_election(name, election))
     }
 
-    /// An election, if anybody leads it.
+    /// An election, if it has a leader.
     pub fn election(&self, name: &str) -> Option<ElectionView> {
         let (name, election) = self.elections.get_key_value(name)?;
         Some(self.view_election(name, election))
@@ -301,7 +301,7 @@ impl Machine {
         self.forced.iter().rev()
     }
 
-    /// The names that people know somebody by, if its session lives.
+    /// An agent with the names of its session, if that lives.
     pub fn who(&self, agent: Agent) -> Option<Who> {
         self.sessions.contains_key(&agent.session).then(|| self.known_as(agent))
     }

@@ -1,4 +1,4 @@
-//! Who waits, and what is done so that nobody waits for ever.
+//! The waits, and the policies that keep them from lasting for ever.
 
 use serde::{Deserialize, Serialize};
 
@@ -134,7 +134,7 @@ impl Machine {
         self.waits.insert(wait.arrival, wait);
     }
 
-    /// Takes a wait out of everything. Somebody behind it may be next.
+    /// Removes a wait from everything. A request behind it may be next.
     pub(crate) fn withdraw(&mut self, arrival: Arrival) -> Wait {
         let wait = self.waits.remove(&arrival).expect("it waits");
         let place = wait.place();
@@ -165,8 +165,8 @@ impl Machine {
         wait
     }
 
-    /// Who holds a lock and can be in the way of a wait for it, in the order of their tokens. Whoever
-    /// waits for an upgrade is not in its own way; who wants more permits may be.
+    /// Who holds a lock and can be in the way of a wait for it, in the order of their tokens. A
+    /// holder that waits for an upgrade is not in its own way; one that wants more permits may be.
     pub(crate) fn obstacles(&self, wait: &Wait, part: Part) -> impl Iterator<Item = Agent> {
         let lock = &self.locks[part.lock];
         let own = match wait.goal {
@@ -216,7 +216,7 @@ impl Machine {
         }
     }
 
-    /// Under wait-die: an older one that it would have to wait for. Whoever waits is older than all
+    /// Under wait-die: an older one that it would have to wait for. Each waiter is older than all
     /// ahead of it, so that the nearest is the oldest.
     fn elder(&self, wait: &Wait) -> Option<Error> {
         wait.goal.parts().iter().find_map(|&part| {
@@ -257,7 +257,7 @@ impl Machine {
                 let mut younger = Vec::new();
                 for &part in wait.goal.parts() {
                     let holders = self.obstacles(wait, part);
-                    // Whoever waits is younger than all ahead of it.
+                    // Each waiter is younger than all ahead of it.
                     let ahead = self.ahead(wait, part).map(|wait| wait.agent);
                     let ahead = ahead.take_while(|&other| agent.is_older_than(other));
                     younger.extend(holders.filter(|&other| agent.is_older_than(other)));
@@ -279,8 +279,7 @@ impl Machine {
         }
     }
 
-    /// Somebody has come before others who waited for this lock: what the policy allowed them may
-    /// not be allowed any more.
+    /// An agent has overtaken waiters of this lock: evaluates the policy again for each of them.
     pub(crate) fn look_again(&mut self, lock: LockId, agent: Agent) {
         if self.is_mutated(Mutation::NoSecondLook) {
             return;

@@ -3,7 +3,7 @@
 //!
 //! Node 0 is the server; the others are clients that enter the critical section when they hold two
 //! locks. One asks for both at once, one for the first and then for the second, one the other way round;
-//! the last two run into deadlocks, and whoever is told so gives up what it holds and begins again.
+//! the last two run into deadlocks, and a client that is told so releases what it holds and begins again.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn two_clients_come_back_again_and_again() {
 }
 
 #[test]
-fn crashes_of_clients_and_of_the_server_let_nobody_in_beside_another() {
+fn crashes_of_clients_and_of_the_server_never_let_two_clients_in() {
     let properties = [Property::Exclusion, Property::FenceOrder];
     let budgets = Budgets { crashes: 2, recoveries: 1, ..Budgets::default() };
     let report = run(3, 2, budgets, &properties);

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -101,7 +103,7 @@ fn a_field_of_a_newer_version_is_passed_over_and_a_variant_is_not() {
     assert_eq!(decode::<Many>(&newer).map(|many| many.kind), Ok(Kind::Nothing));
     let mut newer = Vec::new();
     put_nested(&mut newer, |out| 7_u64.put(5, out));
-    let unknown = decode::<Kind>(&newer).expect_err("nobody knows it");
+    let unknown = decode::<Kind>(&newer).expect_err("the tag is unknown");
     assert_eq!(unknown, Unreadable::Unknown { of: "Kind", tag: 5 });
     assert!(unknown.to_string().contains("newer version"));
     assert_eq!(decode::<Colour>(&[3]), Err(Unreadable::Unknown { of: "Colour", tag: 3 }));

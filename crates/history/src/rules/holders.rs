@@ -1,4 +1,4 @@
-//! No two hold what they cannot both hold.
+//! Mutual exclusion: no two sessions hold a lock in modes that conflict.
 
 use std::collections::BTreeMap;
 
@@ -110,7 +110,7 @@ fn follow(
     overlaps: &[(u64, u64)],
     verdict: &mut Verdict,
 ) {
-    // The first answer among all that come later in the order of tokens: what ends before it is in nobody's way.
+    // The first answer among all that come later in the order of tokens: what ends before it overlaps with none.
     let mut first_answers = vec![Time::MAX; grants.len() + 1];
     for place in (0..grants.len()).rev() {
         first_answers[place] = first_answers[place + 1].min(grants[place].0.answered);

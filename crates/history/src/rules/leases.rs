@@ -1,4 +1,4 @@
-//! Nothing ends while its lease lasts.
+//! No session and no grant ends while the lease lasts.
 
 use crate::index::{Grant, Index};
 use crate::{Event, Rule, Time, Verdict};
@@ -94,7 +94,7 @@ fn not_held(
     if at < lease_end && !forced {
         let says = format!(
             "session {session} released token {token} and was told `{code}` at {}, though its lease lasts until {} \
-             and nobody took it",
+             and no operator took it",
             index.ms(at),
             index.ms(lease_end)
         );

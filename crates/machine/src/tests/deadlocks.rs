@@ -84,7 +84,7 @@ fn one_reader_among_many_is_enough_for_a_deadlock() {
 }
 
 #[test]
-fn somebody_ahead_in_a_queue_can_close_a_cycle() {
+fn a_request_ahead_in_a_queue_can_close_a_cycle() {
     let mut world = World::new(Policy::default());
     let [one, two, three] = world.open_several();
     world.token(one, shared("a"));
@@ -152,7 +152,7 @@ fn who_does_not_wait_any_more_is_in_no_cycle() {
 }
 
 #[test]
-fn where_any_permit_would_do_a_cycle_is_a_deadlock_only_if_nobody_is_outside_it() {
+fn where_any_permit_would_do_a_cycle_is_a_deadlock_only_if_no_holder_is_outside_it() {
     let mut world = World::new(Policy::default());
     let [one, two, three] = world.open_several();
     let permit = || Acquire::permit("p", 2);
@@ -175,7 +175,7 @@ fn a_deadlock_with_oneself_is_one() {
         let one = world.open();
         world.token(one, Acquire::permit("p", 1));
         let Err(Error::Deadlock { cycle }) = world.acquire(one, Acquire::permit("p", 1)) else {
-            panic!("nobody else has the permit")
+            panic!("no other has the permit")
         };
         assert_eq!(members(&cycle), [one]);
     }
@@ -222,7 +222,7 @@ fn under_wait_die_the_older_waits_and_the_younger_dies() {
 }
 
 #[test]
-fn under_wait_die_nobody_is_left_behind_an_older_one_by_a_hand_over() {
+fn under_wait_die_no_waiter_is_left_behind_an_older_one_by_a_hand_over() {
     let mut world = World::new(Policy::WaitDie);
     let [oldest, older, holder] = world.open_several();
     let token = world.token(holder, exclusive("r"));

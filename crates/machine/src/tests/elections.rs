@@ -50,7 +50,7 @@ fn the_best_candidate_leads_and_of_equals_the_first() {
     assert_eq!(world.call(one, resign), Err(Error::NotLeader("web".into())));
     world.apply(Command::Close { session: three }).expect("it lives");
     assert_eq!(leader(&world), Some(four));
-    let view = world.machine.election("web").expect("somebody leads");
+    let view = world.machine.election("web").expect("it has a leader");
     assert!(view.leader.is_some_and(|leader| leader.term > term), "every leader has a later term");
     assert_eq!(view.candidates.len(), 1);
 }
@@ -185,7 +185,7 @@ fn what_a_leader_was_asked_to_yield_can_be_seen_until_that_is_settled() {
     world.pass(700);
     assert_eq!(asked(&world, one), [("web".to_owned(), term, by)]);
     assert_eq!(world.call(three, Call::Cancel { request }), Ok(Reply::Done));
-    assert_eq!(asked(&world, one), [], "nobody wants it any more");
+    assert_eq!(asked(&world, one), [], "no session wants it any more");
     assert_eq!(stand(&mut world, three, better), waits());
     let resign = Call::Resign { election: "web".into(), term };
     assert_eq!(world.call(one, resign), Ok(Reply::Done));
@@ -208,7 +208,7 @@ fn a_leader_stays_if_the_better_candidate_has_gone_when_its_grace_is_over() {
 }
 
 #[test]
-fn everybody_hears_what_a_leader_proclaims_and_when_nobody_leads() {
+fn observers_hear_what_a_leader_proclaims_and_when_there_is_none() {
     let mut world = World::new(Policy::default());
     let [one, two] = world.open_several();
     let term = granted(&stand(&mut world, one, campaign(0)));

@@ -1,8 +1,8 @@
 //! Everything that three sessions can do with two locks: every state that can be reached, each looked
 //! at, whatever happens next. Sessions expire at any moment, alone or together, and new ones come.
 //!
-//! What a deadlock is, is said here without a graph: let everybody who does not wait end its session,
-//! and see who still waits.
+//! What a deadlock is, is said here without a graph: let every agent that does not wait end its session,
+//! and see which still wait.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -279,7 +279,7 @@ fn wishes(setup: Setup) -> Vec<Acquire> {
     ]
 }
 
-/// Tokens rise from grant to grant, and nobody passes anybody.
+/// Tokens rise from grant to grant, and no request overtakes another.
 fn in_order(before: &Machine, after: &Machine, events: &[Event]) -> Result<(), String> {
     let mut last: BTreeMap<&Name, Token> = BTreeMap::new();
     let handed = events
@@ -301,7 +301,7 @@ fn in_order(before: &Machine, after: &Machine, events: &[Event]) -> Result<(), S
         let still = after.lock(lock).map(|lock| lock.waiters).unwrap_or_default();
         let ahead = queue.iter().take_while(|waiter| waiter.who.agent != *agent);
         if ahead.into_iter().any(|one| still.iter().any(|it| it.request == one.request)) {
-            return Err(format!("{agent} has passed somebody who waits for {lock}"));
+            return Err(format!("{agent} has overtaken a waiter for {lock}"));
         }
     }
     Ok(())
@@ -330,7 +330,7 @@ fn judge(
         Policy::WaitDie | Policy::WoundWait => Err(format!("{stuck:?} are stuck")),
         Policy::Detect(_) => {
             if !stuck.is_empty() {
-                return Err(format!("{stuck:?} are stuck, and nobody noticed"));
+                return Err(format!("{stuck:?} are stuck, and no deadlock was reported"));
             }
             let told = events.iter().find_map(|event| match event {
                 Event::Deadlock { cycle, .. } => Some(cycle),
@@ -384,11 +384,11 @@ fn real(machine: &Machine, cycle: &[Link], stuck: &[Agent]) -> Result<(), String
 }
 
 fn stuck(machine: &Machine) -> Vec<Agent> {
-    // Nobody waits, nobody is stuck.
+    // Without a wait, no agent is stuck.
     if machine.counts().waits == 0 { Vec::new() } else { stuck_in(machine) }
 }
 
-/// Who still waits after everybody who does not has ended its session, again and again, and after leaders
+/// The agents that still wait after all others have ended their sessions, again and again, and after leaders
 /// that have to yield have had their time.
 fn stuck_in(machine: &Machine) -> Vec<Agent> {
     let mut world = machine.clone();

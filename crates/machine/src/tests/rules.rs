@@ -104,7 +104,7 @@ fn permits_are_had_in_the_order_of_asking_even_if_fewer_would_do() {
         |take| Acquire::all([Want { lock: "p".into(), mode: Mode::Permits { take, of: 3 } }]);
     let first = world.token(one, some(2));
     assert_eq!(world.acquire(two, some(2)), waits());
-    assert_eq!(world.acquire(three, some(1)), waits(), "one is left, and somebody waits for two");
+    assert_eq!(world.acquire(three, some(1)), waits(), "one is left, and a waiter wants two");
     world.release(one, "p", first);
     assert_eq!(world.holders("p"), [two, three]);
     let other = Acquire::permit("p", 5);
@@ -440,7 +440,7 @@ fn a_session_may_mix_requests_with_a_number_and_without() {
 }
 
 #[test]
-fn whoever_hangs_up_ends_a_wait_and_never_the_grant_of_a_numbered_request() {
+fn a_hang_up_ends_a_wait_and_never_the_grant_of_a_numbered_request() {
     let mut world = World::new(Policy::default());
     let [one, two] = world.open_several();
     let token = world.token(one, exclusive("a"));
@@ -455,7 +455,7 @@ fn whoever_hangs_up_ends_a_wait_and_never_the_grant_of_a_numbered_request() {
     assert_eq!(world.holders("a"), [two], "a repetition is told");
     let again = world.apply(by_call(two, 1, acquire()));
     world.release(two, "a", granted(&again));
-    // Nobody can ask again for what came without a number.
+    // A request without a number cannot be repeated.
     let number = world.machine.next_allotted(two).expect("it lives");
     granted(&world.apply(by_call(two, 0, acquire())));
     world.apply(hang_up(two, number)).expect("it lives");
@@ -539,7 +539,7 @@ fn all_sessions_of_one_origin_are_expelled_and_no_others() {
         (reply, world.machine.counts().sessions)
     };
     let expelled = |sessions| Ok(Reply::Expelled { sessions });
-    assert_eq!(expel(Origin::Token("nobody".into())), (expelled(0), 4));
+    assert_eq!(expel(Origin::Token("unknown".into())), (expelled(0), 4));
     assert_eq!(expel(Origin::Token("ci".into())), (expelled(2), 2));
     assert_eq!(expel(Origin::Host("one".into())), (expelled(1), 1));
     assert_eq!(expel(Origin::Address("10.0.0.3".into())), (expelled(1), 0));

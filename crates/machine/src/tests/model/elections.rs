@@ -55,7 +55,7 @@ impl Model {
         if better {
             let now = self.now;
             let leader = self.leaders.iter_mut().find(|it| it.election == *name);
-            let leader = leader.expect("somebody leads");
+            let leader = leader.expect("it has a leader");
             if leader.deposed.is_none() && leader.grace.is_zero() {
                 self.oust(name, Cause::Preempted);
             } else if leader.deposed.is_none() && leader.yield_by.is_none() {
@@ -91,10 +91,10 @@ impl Model {
         Reply::Elected { term }
     }
 
-    /// Ends a leadership, and notes that somebody else may lead.
+    /// Ends a leadership, and notes that another may lead.
     pub(super) fn vacate(&mut self, election: &Name, cause: Option<Cause>) {
         let at = self.leaders.iter().position(|it| it.election == *election);
-        let ALeader { session, term, .. } = self.leaders.remove(at.expect("somebody leads"));
+        let ALeader { session, term, .. } = self.leaders.remove(at.expect("it has a leader"));
         self.vacated.push(election.clone());
         if let Some(cause) = cause {
             let election = election.clone();
@@ -106,7 +106,7 @@ impl Model {
     /// The leader is told that it is deposed, and its leadership is over when its lease of now is.
     pub(super) fn oust(&mut self, election: &Name, cause: Cause) {
         let at = self.leaders.iter().position(|it| it.election == *election);
-        let at = at.expect("somebody leads");
+        let at = at.expect("it has a leader");
         if self.leaders[at].deposed.is_some() {
             return;
         }

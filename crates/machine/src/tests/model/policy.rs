@@ -154,8 +154,8 @@ impl Model {
         }
     }
 
-    /// Who can never go on, found by letting everybody else go on: whoever does not wait releases
-    /// everything and resigns, whoever can be served is, and so on until nothing moves.
+    /// The agents that can never go on, found by letting all others go on: each that does not wait releases
+    /// everything and resigns, each request that can be granted is, and so on until nothing moves.
     pub(crate) fn deadlocked(&self) -> Vec<Agent> {
         let mut world = self.clone();
         // Who is deposed or is going to be leads no more, whatever it waits for.

@@ -9,16 +9,16 @@ use crate::clock::now;
 use crate::http;
 use crate::run::World;
 
-/// Looks again and again until the world ends.
-pub(crate) async fn keep_looking(world: World) {
+/// Lists again and again until the world ends.
+pub(crate) async fn record_repeatedly(world: World) {
     while !world.is_over() {
-        look(&world).await;
+        record(&world).await;
         tokio::time::sleep(Duration::from_millis(150)).await;
     }
 }
 
-/// Looks once; says whether anything is held or waited for, if there was an answer.
-pub(crate) async fn look(world: &World) -> Option<bool> {
+/// Lists once; returns whether anything is held or waited for, if there was an answer.
+pub(crate) async fn record(world: &World) -> Option<bool> {
     let node = world.proxy.node();
     let sent = now();
     let both = async {

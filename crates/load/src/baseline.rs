@@ -1,4 +1,4 @@
-//! What the machine can do at best: a flush of the disk, and a round trip.
+//! The baseline of a machine: a flush of the disk, and a round trip on the loopback.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -11,7 +11,7 @@ use crate::{LoadError, median};
 
 /// In microseconds, the median of many. Where the system lets two threads run makes a great difference to
 /// a round trip, and it tends to leave them there; so it is several pairs of threads that are measured.
-pub(crate) struct Floor {
+pub(crate) struct Baseline {
     pub(crate) flush: f64,
     pub(crate) trip: f64,
 }
@@ -20,7 +20,7 @@ pub(crate) struct Floor {
 const BYTES: [u8; 128] = [7; 128];
 
 /// Measures both, for so long each.
-pub(crate) fn measure(directory: &Path, span: Duration) -> Result<Floor, LoadError> {
+pub(crate) fn measure(directory: &Path, span: Duration) -> Result<Baseline, LoadError> {
     let io = |what: &str| {
         let what = what.to_owned();
         |error: io::Error| LoadError::Io { what, error }
@@ -30,7 +30,7 @@ pub(crate) fn measure(directory: &Path, span: Duration) -> Result<Floor, LoadErr
         flushes.extend(flush(directory, span / PAIRS).map_err(io("cannot flush a file"))?);
         trips.extend(trip(span / PAIRS).map_err(io("cannot use loopback"))?);
     }
-    Ok(Floor { flush: median(flushes), trip: median(trips) })
+    Ok(Baseline { flush: median(flushes), trip: median(trips) })
 }
 
 /// How many pairs of threads send something back and forth, one pair after the other.

@@ -1,4 +1,4 @@
-//! What is done to a process of `conclave lock` or `conclave elect`, and when: from its birth on.
+//! Faults of a process of `conclave lock` or `conclave elect`, killed or stopped at a stage from its birth on.
 
 use std::fs;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::clock::{nanos, now, pause};
 
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Strike {
+pub(crate) enum ProcessFault {
     KillWrapper,
     StopWrapper,
     TerminateWrapper,
@@ -19,7 +19,7 @@ pub(crate) enum Strike {
     KillBoth,
 }
 
-impl Strike {
+impl ProcessFault {
     const ALL: [Self; 6] = [
         Self::KillWrapper,
         Self::StopWrapper,
@@ -52,10 +52,10 @@ pub(crate) enum Stage {
     Command(Duration),
 }
 
-/// A strike at a stage.
+/// A fault of a process at a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    pub(crate) strike: Strike,
+    pub(crate) fault: ProcessFault,
     pub(crate) stage: Stage,
     /// For how long something is stopped.
     pub(crate) length: Duration,
@@ -67,7 +67,7 @@ impl Plan {
         if chance.bool() {
             return None;
         }
-        let strike = Strike::ALL[chance.usize(..Strike::ALL.len())];
+        let fault = ProcessFault::ALL[chance.usize(..ProcessFault::ALL.len())];
         let micros = |chance: &mut fastrand::Rng, most| Duration::from_micros(chance.u64(0..most));
         let stage = match chance.u8(..6) {
             0 => Stage::Start(micros(chance, 200_000)),
@@ -76,7 +76,7 @@ impl Plan {
             _ => Stage::Command(micros(chance, 500_000)),
         };
         let length = ttl.mul_f64(0.1 + 2.4 * chance.f64());
-        Some(Self { strike, stage, length })
+        Some(Self { fault, stage, length })
     }
 }
 
@@ -116,7 +116,8 @@ fn descendants(of: Pid) -> Vec<Descendant> {
     found
 }
 
-/// Waits for the stage and strikes, on a thread of its own. Says at whom; none if the stage never came.
+/// Waits for the stage and makes the fault, on a thread of its own. Records which processes it was made to; none if the
+/// stage never came.
 /// What was stopped goes on when this returns.
 pub(crate) fn carry_out(
     plan: Plan,
@@ -144,25 +145,29 @@ pub(crate) fn carry_out(
     if !alive() {
         return false;
     }
-    let watchers: Vec<Pid> = match plan.strike {
-        Strike::KillWatcher | Strike::StopWatcher | Strike::KillBoth => {
+    let watchers: Vec<Pid> = match plan.fault {
+        ProcessFault::KillWatcher | ProcessFault::StopWatcher | ProcessFault::KillBoth => {
             let guards = descendants(wrapper).into_iter().filter(|one| one.child && !one.command);
             guards.map(|one| one.id).collect()
         }
         _ => Vec::new(),
     };
-    let whom: Vec<Pid> = match plan.strike {
-        Strike::KillWrapper | Strike::StopWrapper | Strike::TerminateWrapper => vec![wrapper],
-        Strike::KillWatcher | Strike::StopWatcher => watchers,
-        Strike::KillBoth => [vec![wrapper], watchers].concat(),
+    let whom: Vec<Pid> = match plan.fault {
+        ProcessFault::KillWrapper | ProcessFault::StopWrapper | ProcessFault::TerminateWrapper => {
+            vec![wrapper]
+        }
+        ProcessFault::KillWatcher | ProcessFault::StopWatcher => watchers,
+        ProcessFault::KillBoth => [vec![wrapper], watchers].concat(),
     };
     if whom.is_empty() {
         return false;
     }
-    let signal = match plan.strike {
-        Strike::KillWrapper | Strike::KillWatcher | Strike::KillBoth => Signal::SIGKILL,
-        Strike::StopWrapper | Strike::StopWatcher => Signal::SIGSTOP,
-        Strike::TerminateWrapper => Signal::SIGTERM,
+    let signal = match plan.fault {
+        ProcessFault::KillWrapper | ProcessFault::KillWatcher | ProcessFault::KillBoth => {
+            Signal::SIGKILL
+        }
+        ProcessFault::StopWrapper | ProcessFault::StopWatcher => Signal::SIGSTOP,
+        ProcessFault::TerminateWrapper => Signal::SIGTERM,
     };
     struck();
     for process in &whom {

@@ -1,4 +1,4 @@
-//! Many at once: waiters, locks and sessions.
+//! Scale: many waiters, locks and sessions at once.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
