@@ -1,4 +1,4 @@
-//! How many connections there may be, and what a client is told that comes when there are as many.
+//! The bound on connections, and how a client beyond it is refused.
 //!
 //! A process may have so many files open and no more, and connections are files. If they took all of them, the
 //! node could neither go on with its log nor write a snapshot. So some are kept for the node itself, and a client
@@ -52,7 +52,7 @@ pub(crate) fn room() -> usize {
 /// Lets in so many and no more.
 pub(crate) struct Admission {
     most: usize,
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
     refusing: Arc<Semaphore>,
     metrics: Arc<Metrics>,
     /// When it was last said that there is no room.
@@ -60,12 +60,12 @@ pub(crate) struct Admission {
 }
 
 /// A place among those who are let in.
-pub(crate) struct Place {
+pub(crate) struct Slot {
     _permit: OwnedSemaphorePermit,
     metrics: Arc<Metrics>,
 }
 
-impl Drop for Place {
+impl Drop for Slot {
     fn drop(&mut self) {
         self.metrics.connections.dec();
     }
@@ -76,7 +76,7 @@ impl Admission {
         metrics.most_connections.set(i64::try_from(most).unwrap_or(i64::MAX));
         Self {
             most,
-            places: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))),
+            slots: Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))),
             refusing: Arc::new(Semaphore::new(REFUSING)),
             metrics,
             said: Mutex::new(None),
@@ -84,10 +84,10 @@ impl Admission {
     }
 
     /// A place, if there is one.
-    pub(crate) fn admit(&self) -> Option<Place> {
-        let permit = self.places.clone().try_acquire_owned().ok()?;
+    pub(crate) fn admit(&self) -> Option<Slot> {
+        let permit = self.slots.clone().try_acquire_owned().ok()?;
         self.metrics.connections.inc();
-        Some(Place { _permit: permit, metrics: self.metrics.clone() })
+        Some(Slot { _permit: permit, metrics: self.metrics.clone() })
     }
 
     /// Waits until another client may be told that there is no room, and takes note of it.

@@ -1,5 +1,4 @@
-//! What a front end is given for its client: a reply of the machine, or a failure. Neither is in the words of any wire
-//! format; each front end encodes them in its own.
+//! Answers in the machine's words: a reply or a failure. Each front end encodes them in its own wire format.
 
 use std::time::Duration;
 

@@ -52,7 +52,7 @@ impl Access {
         let tokens = tokens.read().unwrap_or_else(PoisonError::into_inner);
         match tokens.holder(secret) {
             Some(rights) => Ok(Caller { rights: Some(rights), address: Name::default() }),
-            None => Err(Failure::new(Code::Unauthenticated, "nobody is known by this token")),
+            None => Err(Failure::new(Code::Unauthenticated, "this token is not known")),
         }
     }
 
@@ -131,7 +131,7 @@ impl Caller {
         sizes::text(&open.name, LABEL, "the name of a session")?;
         sizes::text(&open.host, LABEL, "the name of a host")?;
         let key = match open.nonce {
-            0 => crate::chance().max(1),
+            0 => crate::random().max(1),
             nonce => nonce,
         };
         let open = Open {

@@ -1,5 +1,5 @@
-//! The real time that is not in the log. Leases stand still while a node is down or stalled, so the time of the log does
-//! not say for how long something has really been so; people who ask that want the time that has passed.
+//! The time of day. Leases stand still while a node is down or stalled, so log time does not say how long a lock has
+//! really been held; people who look at it want the real time.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The queue of what a client is to be told, in the words of the machine. Commands fill it while they are applied; the
+//! The queue of answers and events for a client, in the machine's words. Commands fill it while they are applied; the
 //! task that serves the connection empties it, encodes each entry for its front end, and reads what the client sends.
 
 use std::collections::VecDeque;

@@ -10,12 +10,12 @@ use crate::calendar::TimeOfDay;
 /// The time that is written to the log.
 ///
 /// It goes on from what the log says, by a clock that is never set. It is read often, so that a long while
-/// between two readings means that the process was stopped, or its machine; then nobody could have renewed
-/// anything, and next to nothing of it counts. A server that was stalled thus ends no lease for that.
+/// between two readings means that the process was stopped, or its machine; then no lease could be
+/// renewed, and next to nothing of it counts. A server that was stalled thus ends no lease for that.
 pub(crate) struct Clock {
     source: TimeSource,
     last: Mutex<Reading>,
-    /// The time of day when it was made, and what the clock said that nobody sets.
+    /// The time of day when it was made, and the reading of the clock that is never set.
     begun: (TimeOfDay, Duration),
 }
 
@@ -126,7 +126,7 @@ impl Clock {
     }
 
     fn read_at(&self, real: Instant) -> Time {
-        let mut last = self.last.lock().expect("nobody panics while reading the clock");
+        let mut last = self.last.lock().expect("no code panics while it holds the lock");
         let mut passed = real.saturating_duration_since(last.real);
         if passed > STALL && self.source.stalls() {
             passed = OF_STALL;
@@ -155,7 +155,7 @@ fn since_boot() -> Duration {
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-#[expect(clippy::disallowed_methods, reason = "somebody has to tell the time")]
+#[expect(clippy::disallowed_methods, reason = "it is the source of log time")]
 fn real() -> Instant {
     Instant::now()
 }

@@ -9,8 +9,8 @@ use conclave_machine::{
     Mode, Owner, Patience, Reply, RequestId, SessionId, SessionView, Tenure, Time, Token,
     WaiterView, Want, Wants, Who,
 };
-use v1::ask::What as Asked;
-use v1::tell::What as Told;
+use v1::ask::What as ClientMessage;
+use v1::tell::What as ServerMessage;
 
 use crate::answer::{Answer, Answered, CycleWait, Failure, cycle_waits, who};
 use crate::auth::{Caller, VisibleLock, VisibleWhy};
@@ -19,10 +19,10 @@ use crate::service::{Ask, NewSession, NodeState, Page, Range, Service};
 use crate::state::{Leader, LeadershipAt, MachineAt};
 
 /// Decodes what a client asks on behalf of a session.
-pub(crate) fn ask(asked: Asked, id: u64, received: u64) -> Result<Ask, Failure> {
+pub(crate) fn ask(asked: ClientMessage, id: u64, received: u64) -> Result<Ask, Failure> {
     Ok(match asked {
-        Asked::KeepAlive(_) => Ask::KeepAlive,
-        Asked::Close(_) => Ask::Close,
+        ClientMessage::KeepAlive(_) => Ask::KeepAlive,
+        ClientMessage::Close(_) => Ask::Close,
         asked => Ask::Call { id, received: RequestId(received), call: call(asked)? },
     })
 }
@@ -39,25 +39,29 @@ pub(crate) fn new_session(open: v1::Open) -> NewSession {
 }
 
 /// Decodes a call of a session to the machine.
-fn call(asked: Asked) -> Result<Call, Failure> {
+fn call(asked: ClientMessage) -> Result<Call, Failure> {
     Ok(match asked {
-        Asked::Acquire(v1::Acquire { wants, owner, timeout_ms, reentrant, .. }) => {
+        ClientMessage::Acquire(v1::Acquire { wants, owner, timeout_ms, reentrant, .. }) => {
             let wants = wants.into_iter().map(want).collect::<Result<_, _>>()?;
             let (owner, patience) = (Owner(owner), patience(timeout_ms));
             Call::Acquire(Acquire { wants, owner, patience, reentrant })
         }
-        Asked::Release(v1::Release { lock, token, to }) => {
+        ClientMessage::Release(v1::Release { lock, token, to }) => {
             Call::Release { lock: lock.into(), token: Token(token), to: to.map(SessionId) }
         }
-        Asked::ReleaseAll(v1::ReleaseAll { token }) => Call::ReleaseAll { token: Token(token) },
-        Asked::Upgrade(v1::Upgrade { lock, token, timeout_ms }) => {
+        ClientMessage::ReleaseAll(v1::ReleaseAll { token }) => {
+            Call::ReleaseAll { token: Token(token) }
+        }
+        ClientMessage::Upgrade(v1::Upgrade { lock, token, timeout_ms }) => {
             Call::Upgrade { lock: lock.into(), token: Token(token), patience: patience(timeout_ms) }
         }
-        Asked::Downgrade(v1::Downgrade { lock, token }) => {
+        ClientMessage::Downgrade(v1::Downgrade { lock, token }) => {
             Call::Downgrade { lock: lock.into(), token: Token(token) }
         }
-        Asked::Cancel(v1::Cancel { request }) => Call::Cancel { request: RequestId(request) },
-        Asked::Campaign(campaign) => {
+        ClientMessage::Cancel(v1::Cancel { request }) => {
+            Call::Cancel { request: RequestId(request) }
+        }
+        ClientMessage::Campaign(campaign) => {
             let v1::Campaign { election, rank, preempt, grace_ms, value, timeout_ms, owner } =
                 campaign;
             Call::Campaign(Campaign {
@@ -70,19 +74,19 @@ fn call(asked: Asked) -> Result<Call, Failure> {
                 owner: owner.map(Owner),
             })
         }
-        Asked::Proclaim(v1::Proclaim { election, term, value }) => {
+        ClientMessage::Proclaim(v1::Proclaim { election, term, value }) => {
             Call::Proclaim { election: election.into(), term: Token(term), value }
         }
-        Asked::Resign(v1::Resign { election, term }) => {
+        ClientMessage::Resign(v1::Resign { election, term }) => {
             Call::Resign { election: election.into(), term: Token(term) }
         }
-        Asked::Open(_)
-        | Asked::Attach(_)
-        | Asked::KeepAlive(_)
-        | Asked::Close(_)
-        | Asked::Observe(_)
-        | Asked::Unobserve(_)
-        | Asked::Echo(_) => {
+        ClientMessage::Open(_)
+        | ClientMessage::Attach(_)
+        | ClientMessage::KeepAlive(_)
+        | ClientMessage::Close(_)
+        | ClientMessage::Observe(_)
+        | ClientMessage::Unobserve(_)
+        | ClientMessage::Echo(_) => {
             return Err(Failure::new(Code::BadRequest, "a session cannot ask for this"));
         }
     })
@@ -118,44 +122,46 @@ pub(crate) fn tell(delivery: Delivery) -> v1::Tell {
         Delivery::Event { session, event, now } => {
             v1::Tell { session: session.0, id: 0, what: self::event(event, now) }
         }
-        Delivery::Leader { id, leader } => {
-            v1::Tell { session: 0, id, what: Some(Told::Leader(Box::new(self::leader(&leader)))) }
-        }
+        Delivery::Leader { id, leader } => v1::Tell {
+            session: 0,
+            id,
+            what: Some(ServerMessage::Leader(Box::new(self::leader(&leader)))),
+        },
     }
 }
 
 /// Encodes an answer.
-pub(crate) fn told(question: Question, answer: Answer) -> Told {
+pub(crate) fn told(question: Question, answer: Answer) -> ServerMessage {
     match answer {
         Ok(answered) => reply(question, answered),
-        Err(failure) => Told::Failed(Box::new(failed(failure))),
+        Err(failure) => ServerMessage::Failed(Box::new(failed(failure))),
     }
 }
 
 /// Encodes a reply.
-pub(crate) fn reply(question: Question, answered: Answered) -> Told {
+pub(crate) fn reply(question: Question, answered: Answered) -> ServerMessage {
     let Answered { reply, at, opened } = answered;
     match reply {
-        Reply::Done => Told::Done(v1::Done {}),
+        Reply::Done => ServerMessage::Done(v1::Done {}),
         Reply::Opened { session, deposed } => {
             let ttl_ms = opened.map_or(0, |opened| millis(opened.ttl));
             let window = opened.map_or(0, |opened| opened.window);
             let window = u32::try_from(window).unwrap_or(u32::MAX);
             let (session, key, deposed) = (session.0, question.key, deposed_leaders(deposed, at));
-            Told::Opened(v1::Opened { session, key, ttl_ms, window, deposed })
+            ServerMessage::Opened(v1::Opened { session, key, ttl_ms, window, deposed })
         }
-        Reply::Expelled { sessions } => Told::Expelled(v1::Expelled { sessions }),
+        Reply::Expelled { sessions } => ServerMessage::Expelled(v1::Expelled { sessions }),
         Reply::Alive { gone, deposed } => {
             let gone = gone.into_iter().map(|session| session.0).collect();
-            Told::Alive(v1::Alive { gone, deposed: deposed_leaders(deposed, at) })
+            ServerMessage::Alive(v1::Alive { gone, deposed: deposed_leaders(deposed, at) })
         }
         Reply::Granted { token, epochs, depth } => {
             let epochs = epochs.iter().map(|epoch| epoch.0).collect();
-            Told::Granted(v1::Granted { token: token.0, epochs, depth })
+            ServerMessage::Granted(v1::Granted { token: token.0, epochs, depth })
         }
-        Reply::Waiting => Told::Waiting(v1::Waiting {}),
-        Reply::Released { left } => Told::Released(v1::Released { left }),
-        Reply::Elected { term } => Told::Elected(v1::Elected { term: term.0 }),
+        Reply::Waiting => ServerMessage::Waiting(v1::Waiting {}),
+        Reply::Released { left } => ServerMessage::Released(v1::Released { left }),
+        Reply::Elected { term } => ServerMessage::Elected(v1::Elected { term: term.0 }),
     }
 }
 
@@ -180,24 +186,24 @@ pub(crate) fn failed(failure: Failure) -> v1::Failed {
 }
 
 /// Encodes what has happened to a session; nothing if it is no event of sessions.
-pub(crate) fn event(event: Event, now: Time) -> Option<Told> {
+pub(crate) fn event(event: Event, now: Time) -> Option<ServerMessage> {
     Some(match event {
-        Event::Ended { cause, .. } => Told::Ended(v1::Ended { cause: self::cause(cause) }),
+        Event::Ended { cause, .. } => ServerMessage::Ended(v1::Ended { cause: self::cause(cause) }),
         Event::Released { lock, token, cause, .. } => {
             let (lock, cause) = (lock.to_string(), self::cause(cause));
-            Told::Lost(v1::Lost { lock, token: token.0, cause })
+            ServerMessage::Lost(v1::Lost { lock, token: token.0, cause })
         }
         Event::Wounded { agent, by } => {
-            Told::Wounded(v1::Wounded { owner: agent.owner.0, by: by.session.0 })
+            ServerMessage::Wounded(v1::Wounded { owner: agent.owner.0, by: by.session.0 })
         }
         Event::Yield { election, term, by, .. } => {
             let (election, within_ms) = (election.to_string(), millis(by.since(now)));
-            Told::Yield(v1::Yield { election, term: term.0, within_ms })
+            ServerMessage::Yield(v1::Yield { election, term: term.0, within_ms })
         }
         Event::Deposed(deposed) => {
             let left_ms = deposed.until.map(|until| millis(until.since(now)));
             let (election, cause) = (deposed.election.to_string(), self::cause(deposed.cause));
-            Told::Deposed(v1::Deposed { election, term: deposed.term.0, cause, left_ms })
+            ServerMessage::Deposed(v1::Deposed { election, term: deposed.term.0, cause, left_ms })
         }
         Event::Answered { .. }
         | Event::Granted { .. }

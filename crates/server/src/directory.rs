@@ -1,4 +1,4 @@
-//! The directory of a node: who uses it, what is in it, and who may look into it.
+//! The data directory of a node: its lock, its files, and their permissions.
 
 use std::fs::{self, File, Permissions, TryLockError};
 use std::io;
@@ -116,8 +116,8 @@ fn close_to_others(path: &Path) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(mode))
 }
 
-/// What the directory and the files in it are called is on disk when this returns. Whoever made one of them,
-/// or replaced the snapshot, may have been killed before it was.
+/// The names of the directory and its files are on disk when this returns. The process that made one of them,
+/// or replaced the snapshot, may have been killed before they were.
 fn sync_names(directory: &Path) -> io::Result<()> {
     // The one above may be none that this process may read.
     if let Ok(above) = File::open(directory.join("..")) {
@@ -131,8 +131,8 @@ fn missing(what: &str) -> io::Error {
     damaged(format!("{what} is missing"))
 }
 
-/// How often, and how long after each time, a directory in use is tried again: whoever has it may be
-/// about to end.
+/// How often, and how long after each time, a directory in use is tried again: the process that has it
+/// may be about to end.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 

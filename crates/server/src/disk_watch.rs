@@ -1,4 +1,4 @@
-//! Watches the free space of the disk. While there is too little, a node grants nothing, but releases and renews.
+//! Watches the free space of the disk. While there is too little, the node grants nothing, but releases and renews.
 
 use std::path::PathBuf;
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! The two formats in which Prometheus reads figures: OpenMetrics, and the older text, which most other tools read.
+//! The two text formats that Prometheus reads: OpenMetrics, and the older one, which most other tools read.
 
 /// One of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use conclave_machine::SessionId;
 use futures_util::stream::{BoxStream, Stream, StreamExt};
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status, Streaming};
-use v1::ask::What as Asked;
-use v1::tell::What as Told;
+use v1::ask::What as ClientMessage;
+use v1::tell::What as ServerMessage;
 
 use crate::answer::Failure;
 use crate::auth::{Caller, Right};
@@ -28,13 +28,13 @@ type Returned<T> = Result<Response<T>, Status>;
 
 #[tonic::async_trait]
 impl Conclave for Grpc {
-    type TalkStream = Talk;
+    type TalkStream = ServerMessages;
 
     async fn talk(&self, request: Request<Streaming<v1::Ask>>) -> Returned<Self::TalkStream> {
         let caller = self.caller(&request)?;
         let hang_up = request.extensions().get().cloned();
         let stream = ClientStream::new(self.0.clone(), caller, hang_up);
-        Ok(Response::new(Talk { stream, asked: Some(request.into_inner()) }))
+        Ok(Response::new(ServerMessages { stream, asked: Some(request.into_inner()) }))
     }
 
     async fn call(&self, request: Request<v1::Ask>) -> Returned<v1::Tell> {
@@ -113,20 +113,20 @@ impl Conclave for Grpc {
 }
 
 /// Answers a single call.
-async fn call(service: &Service, caller: &Caller, ask: v1::Ask) -> Result<Told, Failure> {
+async fn call(service: &Service, caller: &Caller, ask: v1::Ask) -> Result<ServerMessage, Failure> {
     let v1::Ask { session, id, received, key, what } = ask;
     let session = SessionId(session);
     match what.ok_or_else(codec::nothing)? {
-        Asked::Echo(echo) => Ok(Told::Echo(echo)),
-        Asked::Open(open) => {
+        ClientMessage::Echo(echo) => Ok(ServerMessage::Echo(echo)),
+        ClientMessage::Open(open) => {
             let (key, answered) = service.open(caller, codec::new_session(open)).await?;
             Ok(codec::reply(Question { session, id, key }, answered))
         }
-        Asked::Observe(observe) => {
+        ClientMessage::Observe(observe) => {
             caller.may(Right::Observe, &observe.election)?;
             Err(needs_stream())
         }
-        Asked::Attach(_) | Asked::Unobserve(_) => Err(needs_stream()),
+        ClientMessage::Attach(_) | ClientMessage::Unobserve(_) => Err(needs_stream()),
         what => {
             let ask = codec::ask(what, id, received)?;
             let answered = service.call(caller, SessionKey { session, key }, ask).await?;
@@ -140,13 +140,13 @@ fn needs_stream() -> Failure {
 }
 
 /// The messages to a client on a stream.
-pub(crate) struct Talk {
+pub(crate) struct ServerMessages {
     stream: ClientStream,
     /// The messages from the client, until one of them ends the stream.
     asked: Option<Streaming<v1::Ask>>,
 }
 
-impl Stream for Talk {
+impl Stream for ServerMessages {
     type Item = Result<v1::Tell, Status>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {

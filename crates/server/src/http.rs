@@ -30,8 +30,8 @@ use futures_util::StreamExt;
 use hyper::upgrade::OnUpgrade;
 use serde::Serialize;
 use serde_json::{Value, json};
-use v1::ask::What as Asked;
-use v1::tell::What as Told;
+use v1::ask::What as ClientMessage;
+use v1::tell::What as ServerMessage;
 
 use crate::answer::Failure;
 use crate::auth::{Caller, Right};
@@ -122,7 +122,7 @@ impl Site {
                 let mut fields = self.fields(request).await?;
                 let (handle, request) = (fields.handle()?, fields.undone()?);
                 fields.finish()?;
-                self.ask(&caller, handle, 0, Asked::Cancel(v1::Cancel { request })).await?
+                self.ask(&caller, handle, 0, ClientMessage::Cancel(v1::Cancel { request })).await?
             }
             Does::Observe => {
                 let hang_up = request.extensions().get().cloned();
@@ -178,7 +178,7 @@ impl Site {
                 let figures = format.of(service.node.figures());
                 ([(CONTENT_TYPE, format.content_type())], figures).into_response()
             }
-            Does::Talk => self.talk(caller, request)?,
+            Does::Upgrade => self.upgrade(caller, request)?,
             Does::Live | Does::Ready | Does::Describe | Does::Welcome => {
                 unreachable!("answered above")
             }
@@ -202,7 +202,7 @@ impl Site {
         let (key, answered) = self.service.open(caller, codec::new_session(open)).await?;
         let question = Question { session: SessionId(0), id: 0, key };
         match codec::reply(question, answered) {
-            Told::Opened(v1::Opened { session, key, ttl_ms, deposed, .. }) => {
+            ServerMessage::Opened(v1::Opened { session, key, ttl_ms, deposed, .. }) => {
                 let session = Handle { session, key }.to_string();
                 let mut opened = json!({ "session": session, "ttl_ms": ttl_ms });
                 // Only a session that was there already can have led.
@@ -220,16 +220,16 @@ impl Site {
         caller: &Caller,
         handle: Handle,
         id: u64,
-        asked: Asked,
+        asked: ClientMessage,
     ) -> Result<Response, Refusal> {
         let session = SessionKey { session: SessionId(handle.session), key: handle.key };
         let answered = self.service.call(caller, session, codec::ask(asked, id, 0)?).await?;
         let question = Question { session: session.session, id, key: 0 };
         Ok(match codec::reply(question, answered) {
-            Told::Granted(granted) => ok(granted),
-            Told::Released(released) => ok(released),
-            Told::Elected(elected) => ok(elected),
-            Told::Alive(alive) => ok(alive),
+            ServerMessage::Granted(granted) => ok(granted),
+            ServerMessage::Released(released) => ok(released),
+            ServerMessage::Elected(elected) => ok(elected),
+            ServerMessage::Alive(alive) => ok(alive),
             _ => ok(v1::Done {}),
         })
     }
@@ -249,7 +249,7 @@ impl Site {
     }
 
     /// Goes on as a stream.
-    fn talk(&self, caller: Caller, mut request: Request) -> Result<Response, Refusal> {
+    fn upgrade(&self, caller: Caller, mut request: Request) -> Result<Response, Refusal> {
         let says = |name, value: &str| {
             let all = request.headers().get_all(name).iter().filter_map(|said| said.to_str().ok());
             all.flat_map(|said| said.split(',')).any(|said| said.trim().eq_ignore_ascii_case(value))

@@ -1,5 +1,4 @@
-//! Whether a connection is of use: one on which nothing is asked for a while is closed, whether it says nothing at
-//! all or half of something.
+//! Closes idle connections: those without a request for a while, whether silent or in the middle of a header.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -76,19 +75,19 @@ impl Drop for Answering {
     }
 }
 
-/// The body of an answer, which is given until its end is sent.
-pub(crate) struct Given {
+/// The body of an answer: the connection is not idle before its end is sent.
+pub(crate) struct CountedBody {
     body: Body,
     _answering: Answering,
 }
 
-impl Given {
+impl CountedBody {
     pub(crate) fn new(body: Body, answering: Answering) -> Self {
         Self { body, _answering: answering }
     }
 }
 
-impl HttpBody for Given {
+impl HttpBody for CountedBody {
     type Data = Bytes;
     type Error = axum::Error;
 

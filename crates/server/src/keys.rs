@@ -1,4 +1,4 @@
-//! Keys of sessions: who knows one may act for the session, and so the log has only their digests.
+//! Keys of sessions: a client that knows the key may act for the session, so the log has only digests.
 
 use conclave_machine::KeyDigest;
 use sha2::{Digest, Sha256};

@@ -133,6 +133,6 @@ impl std::fmt::Display for Carried {
 }
 
 /// A random number that cannot be guessed.
-pub(crate) fn chance() -> u64 {
+pub(crate) fn random() -> u64 {
     getrandom::u64().expect("the system has random numbers")
 }

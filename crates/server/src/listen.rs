@@ -19,7 +19,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admission::{Admission, PATIENCE as REFUSAL, Place, refuse};
+use crate::admission::{Admission, PATIENCE as REFUSAL, Slot, refuse};
 use crate::metrics::Metrics;
 use crate::tls::Certificates;
 
@@ -33,7 +33,7 @@ const PROBES: u32 = 3;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// Listens, and takes nobody yet.
+/// Listens, without accepting connections yet.
 pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_reuseaddr(true)?;
@@ -41,21 +41,20 @@ pub(crate) fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
-/// How clients are taken.
-pub(crate) struct Door {
+/// The listening socket, and how its connections are accepted.
+pub(crate) struct Listener {
     pub(crate) listener: TcpListener,
     pub(crate) tls: Option<Certificates>,
-    /// After so long without a word a client is asked whether it is there.
+    /// A client that has sent nothing for so long is probed.
     pub(crate) silence: Duration,
-    /// How long a client may take until it has said who it is, or anything at all.
+    /// How long a client may take for the TLS handshake, or for its first byte.
     pub(crate) patience: Duration,
     pub(crate) admission: Admission,
     pub(crate) metrics: Arc<Metrics>,
 }
 
-impl Door {
-    /// Takes clients until the server closes and all have gone; but those whose connection was upgraded go by
-    /// themselves.
+impl Listener {
+    /// Accepts connections until the server closes and all have ended, except those that were upgraded.
     pub(crate) async fn take_all<F>(
         self,
         closing: CancellationToken,
@@ -68,7 +67,7 @@ impl Door {
         while let Some(come) = closing.run_until_cancelled(self.listener.accept()).await {
             let tcp = match come {
                 Ok((tcp, _)) => tcp,
-                // That one has gone again; the next may stay.
+                // That client has gone again.
                 Err(error) if is_of_one_client(&error) => continue,
                 Err(error) => {
                     self.metrics.accept_errors.inc();
@@ -80,25 +79,25 @@ impl Door {
             };
             pause = SHORTEST_PAUSE;
             let (tls, ends) = (self.tls.as_ref().map(Certificates::current), closing.clone());
-            let (place, silence) = (self.admission.admit(), self.silence);
-            // A client that is not let in is not to keep the next from being told so.
-            let patience = if place.is_some() { self.patience } else { REFUSAL };
-            let greeted = async move {
-                let greeted = tokio::time::timeout(patience, greet(tcp, tls, silence));
-                ends.run_until_cancelled(greeted).await?.ok()?.ok()
+            let (slot, silence) = (self.admission.admit(), self.silence);
+            // A client that is refused must not delay the refusal of the next.
+            let patience = if slot.is_some() { self.patience } else { REFUSAL };
+            let established = async move {
+                let established = tokio::time::timeout(patience, handshake(tcp, tls, silence));
+                ends.run_until_cancelled(established).await?.ok()?.ok()
             };
-            if let Some(place) = place {
+            if let Some(slot) = slot {
                 let (serve, unresponsive) = (serve.clone(), self.metrics.unresponsive.clone());
                 served.spawn(async move {
-                    if let Some(io) = greeted.await {
-                        serve(Connection::new(io, place, unresponsive)).await;
+                    if let Some(io) = established.await {
+                        serve(Connection::new(io, slot, unresponsive)).await;
                     }
                 });
             } else {
                 let turned_away = closing.run_until_cancelled(self.admission.turn_away()).await;
                 let reason = self.admission.reason();
                 served.spawn(async move {
-                    match greeted.await {
+                    match established.await {
                         Some(Io::Plain(tcp)) => refuse(tcp, &reason).await,
                         Some(Io::Tls(tls)) => refuse(tls, &reason).await,
                         None => {}
@@ -113,14 +112,14 @@ impl Door {
     }
 }
 
-/// Whether only the client that was to be taken is concerned.
+/// Whether an error concerns only the client that was to be accepted.
 fn is_of_one_client(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted)
 }
 
-/// Waits until a client has said who it is, or anything at all.
-async fn greet(tcp: TcpStream, tls: Option<TlsAcceptor>, silence: Duration) -> io::Result<Io> {
+/// Sets the socket up, and waits for the TLS handshake or the first byte.
+async fn handshake(tcp: TcpStream, tls: Option<TlsAcceptor>, silence: Duration) -> io::Result<Io> {
     tcp.set_nodelay(true)?;
     if tcp.peer_addr()?.ip().is_loopback() {
         // Nothing is congested within one machine, and this is what takes the least of its time. A system that
@@ -134,7 +133,7 @@ async fn greet(tcp: TcpStream, tls: Option<TlsAcceptor>, silence: Duration) -> i
     sockopt::set_tcp_keepidle(&tcp, idle)?;
     sockopt::set_tcp_keepintvl(&tcp, pause)?;
     sockopt::set_tcp_keepcnt(&tcp, PROBES)?;
-    // Nobody is asked while something is on its way to it; so that has to arrive within as long.
+    // No probes are sent while data is unacknowledged; so that has to be acknowledged within as long.
     let patience = (idle + pause * PROBES).as_millis().min(i32::MAX as u128);
     sockopt::set_tcp_user_timeout(&tcp, patience as u32)?;
     Ok(match tls {
@@ -159,7 +158,7 @@ pub(crate) struct Connection {
     hang_up: HangUp,
     /// Counts those whose system has not confirmed anything for too long; each once.
     unresponsive: Option<Counter>,
-    _place: Place,
+    _slot: Slot,
 }
 
 /// Ends a connection at once, whatever is still to be sent.
@@ -171,7 +170,7 @@ struct Hanging {
     /// Where the client is.
     peer: Option<IpAddr>,
     up: AtomicBool,
-    /// Whoever has the connection.
+    /// The task that serves the connection.
     task: AtomicWaker,
 }
 
@@ -211,9 +210,9 @@ enum Io {
 }
 
 impl Connection {
-    fn new(io: Io, place: Place, unresponsive: Counter) -> Self {
+    fn new(io: Io, slot: Slot, unresponsive: Counter) -> Self {
         let (hang_up, unresponsive) = (HangUp::of(&io), Some(unresponsive));
-        Self { io, hang_up, unresponsive, _place: place }
+        Self { io, hang_up, unresponsive, _slot: slot }
     }
 
     /// Takes note of it if the system has given the client up: it has closed its window, or its cable is cut.

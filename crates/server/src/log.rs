@@ -1,9 +1,9 @@
 //! The log in files. What is appended is on disk when that returns.
 //!
-//! Whoever appends flushes: to have another thread do it takes two changes of threads, which on many a
-//! machine take as long as a flush; and whatever comes in the meantime is then read, carried out and
-//! answered together. Only if the disk is slow another thread does it. What the log says is apart from the files, so
-//! that a task that wants nothing written does not wait for a flush, either.
+//! The thread that appends also flushes: to hand that to another thread takes two context switches, which on many a
+//! machine take as long as a flush; and requests that come in the meantime are then read, carried out and answered
+//! together. Only if the disk is slow another thread flushes. The content of the log is kept apart from the files, so
+//! that a task that only reads it does not wait for a flush.
 
 #[cfg(test)]
 mod tests;
@@ -102,7 +102,7 @@ impl Log {
         Ok(Self(Arc::new(Inner { writer, content: Mutex::new(content) })))
     }
 
-    /// Closes the files, when nobody else uses them any more; until then, the log is given back.
+    /// Closes the files; returns the log if other tasks still use it.
     pub(crate) fn close(self) -> Result<(), Self> {
         Arc::try_unwrap(self.0).map(drop).map_err(Self)
     }
@@ -170,11 +170,11 @@ impl Log {
     }
 
     fn writer(&self) -> MutexGuard<'_, Writer> {
-        self.0.writer.lock().expect("nobody panics while using the log")
+        self.0.writer.lock().expect("no code panics while it holds the lock")
     }
 
     fn content(&self) -> MutexGuard<'_, Content> {
-        self.0.content.lock().expect("nobody panics while using the log")
+        self.0.content.lock().expect("no code panics while it holds the lock")
     }
 }
 

@@ -1,4 +1,4 @@
-//! What a node counts and measures, for Prometheus.
+//! Metrics of a node, for Prometheus.
 //!
 //! Nothing is looked up by name while commands are carried out: each counter is at hand. Nothing is counted
 //! while the log is read again after a restart, for it was counted before.
@@ -215,7 +215,7 @@ impl Metrics {
         all.register("locks", "Locks that are held or waited for", self.locks.clone());
         all.register("holds", "Locks held, by each holder", self.holds.clone());
         all.register("waits", "Requests that wait", self.waits.clone());
-        all.register("elections", "Elections that somebody stands in", self.elections.clone());
+        all.register("elections", "Elections with a leader or candidates", self.elections.clone());
         all.register("grants", "Locks granted", self.grants.clone());
         all.register("releases", "Locks held no more, by what ended it", released);
         all.register(
@@ -428,7 +428,7 @@ mod tests {
         let release = Call::Release { lock: "disk".into(), token, to: None };
         carry_out(ask(one, 2, release)).expect("it holds the lock");
         assert_eq!((metrics.grants.get(), metrics.released.released.get()), (2, 1));
-        assert!(meter.waiting.is_empty(), "nobody waits any more");
+        assert!(meter.waiting.is_empty(), "no request waits any more");
         let disk = (1 << 30, 1 << 24);
         let text = metrics.text(&Vitals { counts: machine.counts(), is_ready: true, disk });
         for line in [

@@ -1,4 +1,4 @@
-//! Talking to other members. There are none yet, and so nothing can be reached.
+//! The network to other members. There are none yet, so every call fails as unreachable.
 
 use std::future::Future;
 
@@ -12,7 +12,7 @@ use openraft::{AnyError, OptionalSend};
 
 use crate::{Member, Types};
 
-/// Links to nobody.
+/// The network of a node without other members.
 pub(crate) struct Alone;
 
 impl RaftNetworkFactory<Types> for Alone {
@@ -23,7 +23,7 @@ impl RaftNetworkFactory<Types> for Alone {
     }
 }
 
-fn nobody() -> Unreachable<Types> {
+fn unreachable() -> Unreachable<Types> {
     Unreachable::new(&AnyError::error("this node is alone"))
 }
 
@@ -35,7 +35,7 @@ impl RaftNetworkV2<Types> for Alone {
         _: AppendEntriesRequest<Types>,
         _: RPCOption,
     ) -> Result<AppendEntriesResponse<Types>, RPCError<Types>> {
-        Err(RPCError::Unreachable(nobody()))
+        Err(RPCError::Unreachable(unreachable()))
     }
 
     async fn vote(
@@ -43,7 +43,7 @@ impl RaftNetworkV2<Types> for Alone {
         _: VoteRequest<Types>,
         _: RPCOption,
     ) -> Result<VoteResponse<Types>, RPCError<Types>> {
-        Err(RPCError::Unreachable(nobody()))
+        Err(RPCError::Unreachable(unreachable()))
     }
 
     async fn full_snapshot(
@@ -53,6 +53,6 @@ impl RaftNetworkV2<Types> for Alone {
         _: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _: RPCOption,
     ) -> Result<SnapshotResponse<Types>, StreamingError<Types>> {
-        Err(StreamingError::Unreachable(nobody()))
+        Err(StreamingError::Unreachable(unreachable()))
     }
 }

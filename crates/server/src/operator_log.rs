@@ -1,5 +1,4 @@
-//! What operators read in the log as it happens: sessions that expired and what they held, deadlocks that were
-//! broken, and what was taken by force.
+//! The operator log: sessions that expired and what they held, deadlocks that were broken, and what was taken by force.
 //!
 //! Each is one event of `tracing`, with the text for people and the parts of it for programs. Names and reasons are
 //! chosen by clients; they are written without control characters, so that none can forge a line of its own.

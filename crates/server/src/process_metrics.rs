@@ -1,5 +1,5 @@
-//! Figures of the process: under the names that Prometheus has for those of any program, and what is counted for
-//! the process rather than for a node, since a node whose disk has failed starts anew within it.
+//! Metrics of the process rather than of a node, since a node whose disk has failed starts anew within the process;
+//! those that every program has are under the names that Prometheus gives them.
 
 use std::fmt;
 use std::fs;

@@ -1,5 +1,5 @@
-//! Commands on their way into the log. Whatever has come while the last were being written goes into
-//! one entry, so that many clients share one flush to disk.
+//! Gathers commands into entries of the log. Commands that arrive while an entry is being written go into the next
+//! together, so that many clients share one flush.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -117,7 +117,7 @@ async fn propose(
     // Whether the last entry had many commands.
     let mut many = false;
     // Others write to the same log; none of theirs is to be taken for one of ours.
-    let mut number: u64 = crate::chance();
+    let mut number: u64 = crate::random();
     while gather(&mut proposals, &mut gathered).await {
         if many {
             for _ in 0..TURNS {

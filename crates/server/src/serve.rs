@@ -1,4 +1,4 @@
-//! The listening socket, and all that answers there.
+//! Puts a server together: the node, its front ends, and the listening socket.
 
 use std::convert::Infallible;
 use std::io;
@@ -31,8 +31,8 @@ use crate::admission::{self, Admission};
 use crate::auth::Access;
 use crate::grpc::Grpc;
 use crate::http::{self, Hosts};
-use crate::idle::{Activity, Given};
-use crate::listen::{self, Connection, Door};
+use crate::idle::{Activity, CountedBody};
+use crate::listen::{self, Connection, Listener};
 use crate::service::{Bounds, Service};
 use crate::tls::{Certificates, Tls};
 use crate::tokens::Tokens;
@@ -49,9 +49,9 @@ pub struct ServeOptions {
     pub bounds: Bounds,
     /// With what it shows who it is, and finds out who others are.
     pub tls: Option<Tls>,
-    /// The file that says who is known by which token; nobody else is let in then.
+    /// The file of access tokens; only clients with one of them are let in then.
     pub tokens: Option<PathBuf>,
-    /// Whether anybody who can reach it may do anything, in the clear, from other machines, too.
+    /// Whether every client that can reach it may do anything, in the clear, from other machines, too.
     pub insecure: bool,
 }
 
@@ -65,7 +65,7 @@ impl ServeOptions {
 }
 
 impl ServeOptions {
-    /// Whether whoever can reach it is somebody who may.
+    /// Refuses to serve clients of other machines without TLS and authentication, unless told so.
     fn check_openness(&self) -> Result<(), ServeError> {
         let Self { listen, tls, tokens, insecure, .. } = self;
         if *insecure || listen.ip().is_loopback() {
@@ -99,7 +99,7 @@ pub enum ServeError {
     #[error(
         "refusing to listen on {0}, where other machines can reach it, {1}; give it a certificate (--tls-cert \
          and --tls-key) and either tokens (--tokens) or an authority that issues certificates to clients \
-         (--client-ca), or listen on 127.0.0.1, or say --insecure if nobody else can get there"
+         (--client-ca), or listen on 127.0.0.1, or say --insecure if no other can get there"
     )]
     Open(SocketAddr, &'static str),
     /// There may not be so many connections.
@@ -178,11 +178,11 @@ fn way(bounds: &Bounds) -> Builder<TokioExecutor> {
 }
 
 /// How long a client may take to hear that the connection ends.
-const FAREWELL: Duration = Duration::from_millis(500);
+const SHUTDOWN_LIMIT: Duration = Duration::from_millis(500);
 
-/// Answers whatever is asked on connections.
+/// Serves HTTP/1.1, HTTP/2 and gRPC on the connections of clients.
 #[derive(Clone)]
-struct Answers {
+struct Connections {
     way: Builder<TokioExecutor>,
     routes: Router,
     patience: Duration,
@@ -190,8 +190,8 @@ struct Answers {
     closing: CancellationToken,
 }
 
-impl Answers {
-    /// Answers whatever is asked on a connection, until it ends, nothing is asked any more, or the server ends.
+impl Connections {
+    /// Serves a connection until it ends, is idle for too long, or the server ends.
     async fn serve(self, connection: Connection) {
         let Self { way, routes, patience, idle, closing } = self;
         let (hang_up, activity) = (connection.hang_up(), Activity::new());
@@ -202,7 +202,7 @@ impl Answers {
             let answer = routes.clone().call(request);
             async move {
                 let answer = answer.await?;
-                Ok::<_, Infallible>(answer.map(|body| Given::new(body, answering)))
+                Ok::<_, Infallible>(answer.map(|body| CountedBody::new(body, answering)))
             }
         });
         let mut served = pin!(way.serve_connection_with_upgrades(TokioIo::new(connection), answer));
@@ -214,7 +214,7 @@ impl Answers {
             () = activity.idle_for(patience) => drop(idle.inc()),
         }
         served.as_mut().graceful_shutdown();
-        let _ = tokio::time::timeout(FAREWELL, served).await;
+        let _ = tokio::time::timeout(SHUTDOWN_LIMIT, served).await;
     }
 }
 
@@ -228,7 +228,7 @@ const PATIENCE: u32 = 2000;
 pub struct Server {
     address: SocketAddr,
     service: Arc<Service>,
-    /// The file that says who is known by which token.
+    /// The file of access tokens.
     tokens: Option<PathBuf>,
     certificates: Option<Certificates>,
     listening: JoinHandle<()>,
@@ -289,14 +289,14 @@ impl Server {
         let hosts = if address.ip().is_loopback() && !known { Hosts::Local } else { Hosts::Any };
         let routes = http::add_routes(grpc.into_axum_router(), &service, hosts);
         let (closing, metrics) = (service.closing.clone(), service.node.metrics.clone());
-        let answers = Answers {
+        let connections = Connections {
             way: way(&bounds),
             routes,
             patience: bounds.patience,
             idle: metrics.idle.clone(),
             closing: closing.clone(),
         };
-        let door = Door {
+        let listener = Listener {
             listener,
             tls,
             silence: bounds.silence,
@@ -304,7 +304,8 @@ impl Server {
             admission: Admission::of(most, metrics.clone()),
             metrics,
         };
-        let server = door.take_all(closing, move |connection| answers.clone().serve(connection));
+        let server =
+            listener.take_all(closing, move |connection| connections.clone().serve(connection));
         Ok(Self { address, service, tokens, certificates, listening: tokio::spawn(server) })
     }
 
@@ -344,7 +345,7 @@ impl Server {
 
     async fn end(self) -> Result<(), ServeError> {
         let Self { service, listening, .. } = self;
-        // First of all nothing is granted any more, since it could not be told; but what was granted is told.
+        // First the node grants nothing any more, since it could not answer; grants made so far are answered.
         let _ = tokio::time::timeout(DRAINING, service.node.drain()).await;
         service.close();
         // A connection that does not end by itself is not waited for.

@@ -1,6 +1,8 @@
 //! What clients may ask of a node, whatever front end they ask by: each method checks the caller's rights, and answers in
 //! the words of the machine.
 
+mod operators;
+
 use std::future::{pending, ready};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +11,8 @@ use std::time::Duration;
 
 use conclave_api::Code;
 use conclave_machine::{
-    Call, CallId, Command, Counts, ElectionView, Name, Origin, Reply, RequestId, SessionId,
-    SessionView, Token, Via, Why,
+    Call, CallId, Command, Counts, ElectionView, Name, Reply, RequestId, SessionId, SessionView,
+    Via, Why,
 };
 use futures_util::stream::{Stream, StreamExt};
 use tokio::runtime::Handle;
@@ -24,7 +26,7 @@ use crate::dispatch::{Renewal, SingleCall, Target};
 use crate::keys;
 use crate::listen::HangUp;
 use crate::node::{Node, STOPPING};
-use crate::sizes::{self, LABEL};
+use crate::sizes;
 use crate::state::{Leader, MachineAt};
 
 /// A node, as clients see it.
@@ -127,9 +129,6 @@ impl Default for Bounds {
         }
     }
 }
-
-/// For how long a deposed session may not stand again, unless the operator says otherwise.
-const BARRED: Duration = Duration::from_mins(1);
 
 /// A lease is renewed after this part of what is left of it.
 const RENEWALS: u32 = 3;
@@ -377,84 +376,6 @@ impl Service {
         Ok(self.node.see(encode))
     }
 
-    /// Takes a lock from the holder with this token, or from all holders.
-    pub(crate) async fn force_release(
-        &self,
-        caller: &Caller,
-        lock: String,
-        token: Option<u64>,
-        reason: String,
-    ) -> Result<(), Failure> {
-        caller.may(Right::Admin, &lock)?;
-        sizes::lock(&lock)?;
-        let (lock, token) = (lock.into(), token.map(Token));
-        let reason = self::reason(reason)?;
-        self.administer(caller, Command::ForceRelease { lock, token, reason }).await.map(drop)
-    }
-
-    /// Ends a session.
-    pub(crate) async fn expel(
-        &self,
-        caller: &Caller,
-        session: SessionId,
-        reason: String,
-    ) -> Result<(), Failure> {
-        caller.may_all(Right::Admin)?;
-        let reason = self::reason(reason)?;
-        self.administer(caller, Command::Expel { session, reason }).await.map(drop)
-    }
-
-    /// Ends all sessions of one origin, and says how many there were. One of the three has to be given.
-    pub(crate) async fn expel_all(
-        &self,
-        caller: &Caller,
-        (opened_by, host, address): (&str, &str, &str),
-        reason: String,
-    ) -> Result<u64, Failure> {
-        caller.may_all(Right::Admin)?;
-        let origin = match (opened_by, host, address) {
-            (name, "", "") if !name.is_empty() => Origin::Token(name.into()),
-            ("", host, "") if !host.is_empty() => Origin::Host(host.into()),
-            ("", "", address) if !address.is_empty() => Origin::Address(address.into()),
-            _ => {
-                let message = "whose sessions? one of `opened_by`, `host` and `address` is needed";
-                return Err(Failure::new(Code::BadRequest, message));
-            }
-        };
-        let reason = self::reason(reason)?;
-        match self.administer(caller, Command::ExpelAll { origin, reason }).await?.reply {
-            Reply::Expelled { sessions } => Ok(sessions),
-            _ => Ok(0),
-        }
-    }
-
-    /// Ends a leadership, and bars the deposed session for a time.
-    pub(crate) async fn depose(
-        &self,
-        caller: &Caller,
-        election: String,
-        barred: Option<Duration>,
-        at_once: bool,
-        reason: String,
-    ) -> Result<(), Failure> {
-        caller.may(Right::Admin, &election)?;
-        sizes::election(&election)?;
-        let (election, reason) = (election.into(), self::reason(reason)?);
-        let barred = barred.unwrap_or(BARRED);
-        let depose = Command::Depose { election, reason, barred, at_once };
-        self.administer(caller, depose).await.map(drop)
-    }
-
-    async fn administer(&self, caller: &Caller, command: Command) -> Answer {
-        let (told, answer) = oneshot::channel();
-        let target = match caller.name() {
-            Some(name) => Target::Operator(name.to_owned(), told),
-            None => Target::Caller(told),
-        };
-        self.node.submit(command, target);
-        answered(answer).await
-    }
-
     pub(crate) fn state(&self) -> NodeState {
         let (counts, warnings) =
             self.node.look(|machine| (machine.counts(), machine.nearly_full()));
@@ -543,16 +464,6 @@ pub(crate) fn request(
     }
     sizes::check(&call)?;
     Ok((request, Command::Request { session, request, received, via, call }))
-}
-
-fn reason(reason: String) -> Result<Name, Failure> {
-    sizes::text(&reason, LABEL, "a reason")?;
-    // Characters that separate records are blank, too.
-    let blank = |c: char| c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c);
-    if reason.chars().all(blank) {
-        return Err(Failure::new(Code::BadRequest, "a reason is needed; it is recorded"));
-    }
-    Ok(reason.into())
 }
 
 /// The first items of a list.

@@ -15,7 +15,7 @@ use crate::state::State;
 const BYTES: u64 = 16 << 20;
 /// And after so many while the disk is nearly full: before the log has used up what is kept free, it is cut.
 const BYTES_WHEN_FULL: u64 = 2 << 20;
-/// So many beats after a failure it is tried again.
+/// So many ticks after a failure it is tried again.
 const PAUSE: u64 = 50;
 
 /// Writes snapshots when they are due. Clones are the same.
@@ -35,7 +35,7 @@ struct Inner {
 /// The last snapshot could not be written.
 struct Failure {
     why: String,
-    /// The beat at which it is tried again.
+    /// The tick at which it is tried again.
     again: u64,
 }
 
@@ -48,25 +48,30 @@ impl Snapshots {
     /// What keeps the log from being cut. Nothing is granted meanwhile: what is granted makes the log longer, and what is
     /// left of the disk is for giving back and keeping.
     pub(crate) fn trouble(&self) -> Option<String> {
-        let failure = self.0.failure.lock().expect("nobody panics with it");
+        let failure = self.0.failure.lock().expect("no code panics while it holds the lock");
         failure.as_ref().map(|failure| failure.why.clone())
     }
 
     /// Begins to write one if it is due, which it is sooner if the disk is nearly full.
-    pub(crate) fn look(&self, beat: u64, is_full: bool) {
+    pub(crate) fn look(&self, tick: u64, is_full: bool) {
         let Inner { state, log, every, writing, failure, .. } = &*self.0;
-        let again = failure.lock().expect("nobody panics with it").as_ref().map(|last| last.again);
+        let again = failure
+            .lock()
+            .expect("no code panics while it holds the lock")
+            .as_ref()
+            .map(|last| last.again);
         let bytes = if is_full { BYTES_WHEN_FULL } else { BYTES };
         let is_due = match again {
-            Some(again) => beat >= again,
+            Some(again) => tick >= again,
             None => state.since_snapshot() >= *every || log.live_bytes() >= bytes,
         };
         if is_due && !writing.swap(true, Ordering::AcqRel) {
             let this = self.clone();
             tokio::spawn(async move {
                 let written = this.write().await;
-                let mut failure = this.0.failure.lock().expect("nobody panics with it");
-                *failure = written.err().map(|why| Failure { why, again: beat + PAUSE });
+                let mut failure =
+                    this.0.failure.lock().expect("no code panics while it holds the lock");
+                *failure = written.err().map(|why| Failure { why, again: tick + PAUSE });
                 this.0.writing.store(false, Ordering::Release);
             });
         }

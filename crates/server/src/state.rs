@@ -1,5 +1,5 @@
-//! The machine behind the log: what is committed is carried out, in order, and now and then the whole
-//! is written to a file so that the log can be cut.
+//! The machine behind the log: committed entries are applied in order; from time to time a snapshot is written so that
+//! the log can be cut.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -9,8 +9,8 @@ use std::task::{Context, Poll, ready};
 use conclave_api::{Code, v1};
 use conclave_machine::{Command, Name, SessionId, Via};
 use futures_util::Stream;
-use v1::ask::What as Asked;
-use v1::tell::What as Told;
+use v1::ask::What as ClientMessage;
+use v1::tell::What as ServerMessage;
 use v1::{Ask, Tell};
 
 use crate::answer::{Answer, Answered, Failure};
@@ -110,21 +110,21 @@ impl ClientStream {
         }
         let session = SessionId(session);
         let node = &self.service.node;
-        let tell_waiting = matches!(&what, Asked::Acquire(acquire) if acquire.tell_waiting);
+        let tell_waiting = matches!(&what, ClientMessage::Acquire(acquire) if acquire.tell_waiting);
         let queue = &self.queue;
         let asker = || Asker { open: OpenQuestion::new(queue), question, tell_waiting };
         match what {
-            Asked::Echo(echo) => {
-                let what = Some(Told::Echo(echo));
+            ClientMessage::Echo(echo) => {
+                let what = Some(ServerMessage::Echo(echo));
                 self.echoes.push_back(Tell { session: session.0, id, what });
             }
-            Asked::Open(open) => {
+            ClientMessage::Open(open) => {
                 self.check_sessions()?;
                 let (command, key) = self.caller.open(codec::new_session(open))?;
                 let question = Question { key, ..question };
                 node.submit(command, Target::Stream(Asker { question, ..asker() }));
             }
-            Asked::Attach(_) => {
+            ClientMessage::Attach(_) => {
                 self.check_sessions()?;
                 self.service.check_key(&self.caller, SessionKey { session, key })?;
                 node.with_both(|dispatch, machine| match machine.key(session) {
@@ -137,13 +137,13 @@ impl ClientStream {
                     None => Err(unknown(session)),
                 })?;
             }
-            Asked::Observe(observe) => self.observe(&observe.election, id)?,
-            Asked::Unobserve(observe) => {
+            ClientMessage::Observe(observe) => self.observe(&observe.election, id)?,
+            ClientMessage::Unobserve(observe) => {
                 let connection = self.queue.connection();
                 node.with_both(|dispatch, _| dispatch.unobserve(&observe.election, connection));
                 self.answer(question, Ok(Answered::done()));
             }
-            Asked::KeepAlive(keep) => {
+            ClientMessage::KeepAlive(keep) => {
                 let named = keep.sessions.into_iter().map(SessionId);
                 let mut sessions: Vec<SessionId> = named.collect();
                 if sessions.is_empty() {

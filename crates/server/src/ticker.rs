@@ -1,4 +1,5 @@
-//! What a node does by itself, fifty times a second: it lets log time pass, renews leases, and has the disk checked.
+//! What a node does by itself, fifty times a second: it lets log time pass, commits renewals of leases, and has the
+//! disk checked.
 
 use std::mem;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,4 @@
-//! What a server shows who it is with, and finds out who others are: read when it starts, and again when asked to.
+//! The server's certificate and the authorities that it trusts: read at the start, and again when told so.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};

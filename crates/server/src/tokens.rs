@@ -1,7 +1,7 @@
-//! The file that says who is known by which token, and what each may do.
+//! The file of access tokens, with the rights of each.
 //!
 //! It has no secrets in it, only their digests, so it may be kept with other configuration. A secret is 32
-//! random bytes; nobody can find one by trying, and so the digest needs neither salt nor slowness.
+//! random bytes; it cannot be found by trying, so the digest needs neither salt nor slowness.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -67,10 +67,10 @@ pub fn new_token(name: &str, rights: TokenRights) -> (String, String) {
     (secret, entry)
 }
 
-/// Everybody who is known, by the digest of the secret.
+/// The clients that are known, by the digest of the secret.
 ///
 /// A digest is looked up, which takes longer the more of it is right. That tells something about the digest
-/// of what was shown, and nothing about the secrets, since nobody can make a text for a digest.
+/// of what was shown, and nothing about the secrets, since a text for a given digest cannot be found.
 pub(crate) struct Tokens(BTreeMap<[u8; 32], Arc<Rights>>);
 
 impl Tokens {
@@ -109,7 +109,7 @@ impl Tokens {
             }
         }
         if all.is_empty() {
-            return Err("there is no [[token]] in it, so nobody could do anything".to_owned());
+            return Err("there is no [[token]] in it, so no client could do anything".to_owned());
         }
         Ok(Self(all))
     }
@@ -223,7 +223,7 @@ mod tests {
     fn a_file_that_makes_no_sense_is_refused_with_the_reason() {
         let wrong = |text: &str| Tokens::parse(text).expect_err("it is wrong");
         assert!(wrong("").contains("missing field `token`"), "{}", wrong(""));
-        assert!(wrong("token = []").contains("nobody could do anything"));
+        assert!(wrong("token = []").contains("no client could do anything"));
         let short = "[[token]]\nname = \"a\"\nsha256 = \"12\"";
         assert!(wrong(short).contains("64 hex digits"), "{}", wrong(short));
         let odd = "[[token]]\nname = \"a\"\nsha256 = \"12\"\nlocks = []";

@@ -1,4 +1,4 @@
-//! What a frame of the log contains.
+//! The content of a frame of the log.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

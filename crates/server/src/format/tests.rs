@@ -112,7 +112,7 @@ fn what_a_newer_version_wrote_is_refused_and_never_skipped() {
             });
         });
     });
-    let error = decode(&bytes).expect_err("nobody knows that command");
+    let error = decode(&bytes).expect_err("the command is unknown");
     assert!(error.to_string().contains("newer version of conclave"), "{error}");
     // A kind of entry, and a kind of change.
     for tag in [9, 77] {

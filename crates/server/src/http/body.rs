@@ -1,4 +1,4 @@
-//! What is read from a question: the fields of a message, and the session on whose behalf it is asked.
+//! Reads requests over HTTP: the fields of a message, and the session on whose behalf it is made.
 
 use std::fmt;
 use std::str::FromStr;

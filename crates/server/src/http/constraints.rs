@@ -1,5 +1,5 @@
-//! What the .proto file cannot say about the fields of a question: how long, how large, and which are needed. The
-//! description says it, so that a client generated from it sends no request that is refused for its form.
+//! Constraints on the fields of requests that the .proto file cannot express: length, range, presence. They are part of
+//! the description of the interface, so that a client generated from it sends no request that is refused for its form.
 
 use std::time::Duration;
 

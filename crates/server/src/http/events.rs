@@ -1,5 +1,4 @@
-//! What happens to a session, as server-sent events: for clients that have no stream, but want to know at once that a
-//! lock is theirs no more.
+//! Events of a session as server-sent events, for clients without a stream.
 
 use std::convert::Infallible;
 use std::future::ready;
@@ -10,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use conclave_api::{Code, v1};
 use conclave_machine::SessionId;
 use futures_util::{StreamExt, stream};
-use v1::tell::What as Told;
+use v1::tell::What as ServerMessage;
 
 use super::body::{Handle, Refusal};
 use crate::answer::Failure;
@@ -55,11 +54,11 @@ fn event(delivery: Delivery) -> Option<Event> {
     let Delivery::Event { event: happened, now, .. } = delivery else { return None };
     let event = |name: &str| Event::default().event(name);
     let event = match codec::event(happened, now)? {
-        Told::Lost(lost) => event("lost").json_data(lost),
-        Told::Deposed(deposed) => event("deposed").json_data(deposed),
-        Told::Yield(asked) => event("yield").json_data(asked),
-        Told::Wounded(wounded) => event("wounded").json_data(wounded),
-        Told::Ended(ended) => event("ended").json_data(ended),
+        ServerMessage::Lost(lost) => event("lost").json_data(lost),
+        ServerMessage::Deposed(deposed) => event("deposed").json_data(deposed),
+        ServerMessage::Yield(asked) => event("yield").json_data(asked),
+        ServerMessage::Wounded(wounded) => event("wounded").json_data(wounded),
+        ServerMessage::Ended(ended) => event("ended").json_data(ended),
         _ => return None,
     };
     event.ok()

@@ -257,7 +257,7 @@ fn handle() -> Value {
     json!({
         "type": "string",
         "pattern": "^[0-9]{1,19}\\.[0-9a-f]{16}$",
-        "description": "The session, as it was given. Whoever knows it may act for the session.",
+        "description": "The session, as it was given. A client that knows it may act for the session.",
     })
 }
 

@@ -1,7 +1,7 @@
-//! All that can be asked over HTTP. The router is made from this table, and so is the description of it.
+//! The table of routes. The router is made from it, and so is the description of the interface.
 
 use conclave_api::v1;
-use v1::ask::What as Asked;
+use v1::ask::What as ClientMessage;
 
 use super::body::{Fields, Refusal};
 
@@ -55,7 +55,7 @@ pub(crate) enum Gives {
 pub(crate) enum Does {
     Open,
     /// Asks on behalf of a session.
-    Ask(fn(&mut Fields) -> Result<Asked, Refusal>),
+    Ask(fn(&mut Fields) -> Result<ClientMessage, Refusal>),
     /// The field that says which request to undo has the name of the number of a request.
     Cancel,
     Observe,
@@ -80,7 +80,7 @@ pub(crate) enum Does {
     Describe,
     Welcome,
     /// Goes on as a client's stream.
-    Talk,
+    Upgrade,
 }
 
 const fn get(
@@ -123,14 +123,14 @@ pub(crate) static ROUTES: &[Route] = &[
         "Lets a session live on for its whole time-to-live.",
         Session(&[]),
         Message("Alive"),
-        Do::Ask(|_| Ok(Asked::KeepAlive(v1::KeepAlive::default()))),
+        Do::Ask(|_| Ok(ClientMessage::KeepAlive(v1::KeepAlive::default()))),
     ),
     post(
         "/v1/close",
         "Ends a session; all that it holds is free.",
         Session(&[]),
         Message("Done"),
-        Do::Ask(|_| Ok(Asked::Close(v1::Close {}))),
+        Do::Ask(|_| Ok(ClientMessage::Close(v1::Close {}))),
     ),
     post(
         "/v1/events",
@@ -147,35 +147,35 @@ pub(crate) static ROUTES: &[Route] = &[
          session lives on; to hang up before that ends the wait.",
         Session(&["Acquire", "Want"]),
         Message("Granted"),
-        Do::Ask(|fields| fields.acquire().map(Asked::Acquire)),
+        Do::Ask(|fields| fields.acquire().map(ClientMessage::Acquire)),
     ),
     post(
         "/v1/release",
         "Releases a lock, or one level of it.",
         Session(&["Release"]),
         Message("Released"),
-        Do::Ask(|fields| fields.read().map(Asked::Release)),
+        Do::Ask(|fields| fields.read().map(ClientMessage::Release)),
     ),
     post(
         "/v1/release-all",
         "Releases everything that was granted with a token.",
         Session(&["ReleaseAll"]),
         Message("Released"),
-        Do::Ask(|fields| fields.read().map(Asked::ReleaseAll)),
+        Do::Ask(|fields| fields.read().map(ClientMessage::ReleaseAll)),
     ),
     post(
         "/v1/upgrade",
         "Has a shared lock exclusively.",
         Session(&["Upgrade"]),
         Message("Granted"),
-        Do::Ask(|fields| fields.read().map(Asked::Upgrade)),
+        Do::Ask(|fields| fields.read().map(ClientMessage::Upgrade)),
     ),
     post(
         "/v1/downgrade",
         "Shares a lock that was held exclusively.",
         Session(&["Downgrade"]),
         Message("Granted"),
-        Do::Ask(|fields| fields.read().map(Asked::Downgrade)),
+        Do::Ask(|fields| fields.read().map(ClientMessage::Downgrade)),
     ),
     post(
         "/v1/cancel",
@@ -186,25 +186,25 @@ pub(crate) static ROUTES: &[Route] = &[
     ),
     post(
         "/v1/campaign",
-        "Stands in an election. The answer comes when the session leads; whoever hangs up before that stands \
-         no more.",
+        "Stands in an election. The answer comes when the session leads; a client that hangs up before that withdraws its \
+         candidacy.",
         Session(&["Campaign"]),
         Message("Elected"),
-        Do::Ask(|fields| fields.read().map(Asked::Campaign)),
+        Do::Ask(|fields| fields.read().map(ClientMessage::Campaign)),
     ),
     post(
         "/v1/proclaim",
         "Says, as a leader, what others are to see.",
         Session(&["Proclaim"]),
         Message("Done"),
-        Do::Ask(|fields| fields.read().map(Asked::Proclaim)),
+        Do::Ask(|fields| fields.read().map(ClientMessage::Proclaim)),
     ),
     post(
         "/v1/resign",
         "Leads no more.",
         Session(&["Resign"]),
         Message("Done"),
-        Do::Ask(|fields| fields.read().map(Asked::Resign)),
+        Do::Ask(|fields| fields.read().map(ClientMessage::Resign)),
     ),
     get(
         "/v1/observe",
@@ -215,7 +215,7 @@ pub(crate) static ROUTES: &[Route] = &[
     ),
     get(
         "/v1/locks",
-        "The locks that somebody holds or waits for, by name.",
+        "The locks that are held or waited for, by name.",
         Query("ListLocks"),
         Message("LockList"),
         Do::Locks,
@@ -229,7 +229,7 @@ pub(crate) static ROUTES: &[Route] = &[
     ),
     get(
         "/v1/elections",
-        "The elections that somebody stands in, by name.",
+        "The elections with a leader or candidates, by name.",
         Query("ListElections"),
         Message("ElectionList"),
         Do::Elections,
@@ -251,7 +251,7 @@ pub(crate) static ROUTES: &[Route] = &[
     ),
     post(
         "/v1/admin/release",
-        "Takes a lock from whoever holds it. The reason is recorded.",
+        "Takes a lock from its holders. The reason is recorded.",
         Body(&["TakeLock"]),
         Message("Done"),
         Do::ForceRelease,
@@ -307,7 +307,7 @@ pub(crate) static ROUTES: &[Route] = &[
          direction and `Tell` in the other, as in the method `Talk` of gRPC, each behind its length as a varint.",
         Nothing,
         Stream,
-        Do::Talk,
+        Do::Upgrade,
     ),
     get("/openapi.json", "This description. Needs no token.", Nothing, Json, Do::Describe),
     get("/", "What to try. Needs no token.", Nothing, Text, Do::Welcome),

@@ -91,7 +91,7 @@ async fn it_says_the_same_after_it_was_opened_again() {
                     model.purged = Some(upto);
                 }
                 3 => {
-                    assert!(log.close().is_ok(), "nobody else uses it");
+                    assert!(log.close().is_ok(), "no other task uses it");
                     log = open(&directory);
                 }
                 // As if the disk were slow.
@@ -202,7 +202,7 @@ async fn entries_that_are_missing_are_missed_and_those_that_are_not_needed_are_n
     let again = || Log::open_with(&path, SHORT, Metrics::new().flushed);
     let error = again().err().expect("something is missing");
     assert_eq!(error.to_string(), "entry 0 is missing");
-    // Whoever was to remove it could as well have been killed just before that.
+    // The process that was to remove it could as well have been killed just before that.
     std::fs::write(&oldest, &bytes).expect("it can be written");
     let mut log = again().unwrap_or_else(|error| panic!("{error}"));
     log.purge(entry(1, 60, 0).log_id).await.expect("it can be written");

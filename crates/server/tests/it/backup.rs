@@ -31,7 +31,7 @@ async fn busy(options: &Options) -> (Node, Token) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn restored_tokens_are_greater_than_any_before_and_nobody_holds_anything() {
+async fn restored_tokens_are_greater_than_any_before_and_nothing_is_held() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut options = Options::new(directory.path().join("one"));
     options.config.deadlocks = conclave_machine::Policy::WaitDie;
@@ -96,7 +96,8 @@ async fn a_damaged_backup_and_a_directory_in_use_are_refused() {
     let error =
         restore(&backup[..backup.len() / 2], &target, None).await.expect_err("it is cut off");
     assert!(matches!(error, NodeError::Backup(_)), "{error}");
-    let error = restore(&backup, &options.directory, None).await.expect_err("somebody is there");
+    let error =
+        restore(&backup, &options.directory, None).await.expect_err("the directory is in use");
     assert!(matches!(error, NodeError::NotEmpty(_)), "{error}");
     fs::create_dir(&target).expect("it can be made");
     fs::write(target.join("notes"), b"mine").expect("it can be written");

@@ -45,7 +45,7 @@ async fn a_connection_on_which_nothing_is_asked_is_closed_and_one_that_waits_is_
     let bounds = Bounds {
         // Long enough for a question to follow its connection on a busy machine.
         patience: Duration::from_secs(3),
-        // Nobody is asked whether it is there.
+        // No client is probed.
         silence: Duration::from_secs(600),
         ..Bounds::default()
     };
@@ -247,7 +247,7 @@ async fn what_a_server_grants_before_it_stops_is_told_and_nothing_else_is_grante
         let holders = node.look(|machine| machine.lock("disk")).map_or(Vec::new(), |lock| {
             lock.holders.iter().map(|holder| json!(holder.token.0)).collect()
         });
-        assert_eq!(holders, believed, "whoever holds it knows");
+        assert_eq!(holders, believed, "each holder knows it");
     }
 }
 
@@ -294,7 +294,8 @@ async fn serve_with_few_files(directory: &str) {
     assert_eq!(files, AT_MOST);
     let server = server(directory.as_ref()).await;
     // Past libtest, which would keep it until the end.
-    let say = |what: &str| std::io::stderr().write_all(what.as_bytes()).expect("somebody listens");
+    let say =
+        |what: &str| std::io::stderr().write_all(what.as_bytes()).expect("standard error is open");
     say(&format!("{}\n", server.address()));
     for line in std::io::stdin().lines() {
         line.expect("text");

@@ -46,7 +46,7 @@ async fn ten_thousand_clients_that_drop_at_once_leave_their_sessions_and_no_conn
         _ => format!("{count} clients, for more files may not be open here"),
     };
     let directory = tempfile::tempdir().expect("a directory");
-    // Nobody here answers when asked whether it is there.
+    // No client here answers a probe.
     let bounds = Bounds { silence: Duration::from_secs(600), ..Bounds::default() };
     let time = ManualTime::new();
     let mut options = ServeOptions { bounds, ..options(directory.path()) };

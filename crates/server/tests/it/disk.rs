@@ -20,7 +20,7 @@ fn disk(test: &str) -> Option<PathBuf> {
         return Some(disk.into());
     }
     let directory = tempfile::tempdir().expect("a directory");
-    // In a name space of its own, so that nobody else sees it and it ends with the process.
+    // In a name space of its own, so that no other process sees it and it ends with this one.
     let script = r#"mount -t tmpfs -o size=48m conclave-test "$0" && exec "$@""#;
     let status = Process::new("unshare")
         .args(["--map-root-user", "--mount", "sh", "-c", script])
@@ -158,7 +158,7 @@ async fn a_disk_without_any_room_stops_the_node_and_nothing_acknowledged_is_lost
     let node = Node::open(Options::new(disk.join("data"))).await.expect("a node");
     for (number, token) in (1..).zip(&tokens) {
         let held = node.look(|machine| machine.lock(&format!("lock-{number}")));
-        assert_eq!(held.expect("nobody released it").holders[0].token, *token);
+        assert_eq!(held.expect("it was not released").holders[0].token, *token);
     }
 }
 

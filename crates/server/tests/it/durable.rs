@@ -76,7 +76,7 @@ async fn the_lock_of_a_dead_client_is_freed_however_often_the_node_restarts() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_else_may_look_into_the_directory_or_read_the_files_of_the_node() {
+async fn no_other_user_may_look_into_the_directory_or_read_the_files_of_the_node() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().expect("a directory");
     let data = directory.path().join("data");
@@ -234,7 +234,7 @@ async fn a_snapshot_or_a_log_that_is_missing_is_missed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_is_not_kept_alive_ends_in_its_time_though_nobody_asks_for_anything() {
+async fn a_session_that_is_not_kept_alive_ends_in_its_time_though_no_command_comes() {
     let directory = tempfile::tempdir().expect("a directory");
     let time = ManualTime::new();
     let options = Options { time: TimeSource::Manual(time.clone()), ..options(directory.path()) };

@@ -132,7 +132,7 @@ fn compare(node: &Node, expected: &Value) {
         assert_eq!(locks_of(machine), locks(state));
         assert_eq!(sessions_of(machine), sessions(state));
         let (found, seen) = (election(machine), &state["elections"]["elections"][0]);
-        let leader = found.leader.expect("somebody leads");
+        let leader = found.leader.expect("it has a leader");
         assert_eq!(json!(leader.session), seen["leader"]["who"]["session"]);
         assert_eq!(json!(leader.term), seen["leader"]["term"]);
         assert_eq!(json!(String::from_utf8_lossy(&leader.value)), seen["leader"]["value"]);
@@ -213,7 +213,7 @@ const PRESENT: &str = "format-2-level-2";
 fn seen(node: &Node) -> Value {
     node.look(|machine| {
         let web = election(machine);
-        let leader = web.leader.expect("somebody leads");
+        let leader = web.leader.expect("it has a leader");
         let candidates: Vec<Value> =
             web.candidates.iter().map(|one| json!([one.who.agent.session, one.request])).collect();
         let left = |id| machine.session(id).map(|session| session.left.as_nanos() as u64);

@@ -68,7 +68,7 @@ async fn several_locks_are_had_at_once_and_a_request_made_again_is_answered_agai
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_hangs_up_while_it_waits_waits_no_more() {
+async fn a_waiter_that_hangs_up_waits_no_more() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = server(directory.path()).await;
     let (one, two) = (open(&server).await, open(&server).await);
@@ -267,7 +267,7 @@ async fn pages_of_other_sites_are_kept_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn when_the_disk_cannot_be_used_everybody_who_asks_is_told_so() {
+async fn when_the_disk_cannot_be_used_every_request_is_told_so() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = server(directory.path()).await;
     let session = open(&server).await;

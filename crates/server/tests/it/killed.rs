@@ -1,5 +1,5 @@
 //! The server is killed again and again while clients take locks, give them back and hold on to some. No
-//! lock that was acknowledged is lost, nobody holds a lock together with somebody else, and tokens rise.
+//! lock that was acknowledged is lost, no lock has two holders, and tokens rise.
 //!
 //! `CONCLAVE_KILLS` says how often, if not two hundred times.
 
@@ -104,7 +104,7 @@ async fn killed_two_hundred_times_it_loses_no_lock_and_grants_none_twice() {
     for kill in 0..kills {
         // One more lock each time, held until the end.
         if kept.len() < 50 {
-            kept.push(keeper.lock(format!("kept-{kill}")).await.expect("nobody else wants it"));
+            kept.push(keeper.lock(format!("kept-{kill}")).await.expect("no other wants it"));
         }
         // After some work, at some moment of it.
         let before = history.grants.load(Ordering::Relaxed);
@@ -121,7 +121,7 @@ async fn killed_two_hundred_times_it_loses_no_lock_and_grants_none_twice() {
         // A first call may fail over the connection that was cut.
         let lock = guard.locks()[0].as_str();
         let reasons = eventually_async("an answer", async || client.why(lock).await.ok()).await;
-        let lock = reasons.lock.expect("somebody holds it");
+        let lock = reasons.lock.expect("it is held");
         assert_eq!(lock.holders.len(), 1, "{lock:?}");
         assert_eq!(lock.holders[0].token, guard.token(), "{lock:?}");
     }

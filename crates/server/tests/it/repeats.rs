@@ -246,7 +246,7 @@ async fn calls_that_waited_when_the_node_stopped_are_no_ghosts_when_it_is_back()
     first.stop().await.expect("it stops");
     drop((numbered, unnumbered));
     let second = server(directory.path()).await;
-    assert_eq!(waits(&second), 0, "nobody waits there");
+    assert_eq!(waits(&second), 0, "no request waits there");
     // Both ask again, and neither is busy or granted what it was not told.
     let two = begin(second.address(), &acquire(&two, 7, "a")).await;
     until(|| waits(&second) == 1).await;

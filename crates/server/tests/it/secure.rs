@@ -202,7 +202,7 @@ async fn with_an_authority_for_clients_only_those_who_have_its_certificate_come_
         // A client may take itself to be in until it asks for something.
         if let Ok(channel) = channel(&server, &ours, shown).await {
             let asked = ConclaveClient::new(channel).status(v1::ShowStatus {}).await;
-            asked.expect_err("nobody knows it");
+            asked.expect_err("it is not known");
         }
     }
 }
@@ -436,7 +436,7 @@ async fn other_machines_are_let_in_only_if_it_is_known_who_they_are() {
     let directory = tempfile::tempdir().expect("a directory");
     let authority = Authority::new(directory.path(), "ours");
     let (certificate, key) = authority.issue("localhost");
-    let (_, entry) = new_token("somebody", TokenRights::default());
+    let (_, entry) = new_token("client", TokenRights::default());
     let tokens = directory.path().join("tokens.toml");
     fs::write(&tokens, entry).expect("written");
     let tls = Tls { certificate, key, client_ca: None };

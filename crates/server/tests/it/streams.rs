@@ -18,7 +18,7 @@ both_ways! {
     a_session_that_is_kept_alive_lives_and_one_that_is_not_ends
     observers_see_who_leads_and_every_change
     a_leader_that_was_away_is_asked_to_yield_when_it_is_back
-    whoever_gives_up_a_call_leaves_no_ghost_in_the_queue
+    a_call_that_is_given_up_leaves_no_waiter_in_the_queue
     a_client_finds_its_session_again_after_a_restart
 }
 
@@ -112,10 +112,12 @@ async fn observers_see_who_leads_and_every_change(way: Way) {
     let campaign =
         v1::Campaign { election: "web".into(), value: b"here".into(), ..v1::Campaign::default() };
     one.send(session, 1, 0, Ask::Campaign(campaign)).await;
-    let (_, 1, Told::Elected(elected)) = one.next().await else { panic!("nobody else stands") };
+    let (_, 1, Told::Elected(elected)) = one.next().await else {
+        panic!("there is no other candidate")
+    };
     let leader = next(&mut leaders).await.expect("it leads");
     assert_eq!((leader.term, leader.value.as_slice()), (elected.term, b"here".as_slice()));
-    assert_eq!(leader.who.expect("somebody").session, session);
+    assert_eq!(leader.who.expect("a leader").session, session);
     let resign = v1::Resign { election: "web".into(), term: elected.term };
     one.send(session, 2, 0, Ask::Resign(resign)).await;
     assert_eq!(next(&mut leaders).await, None);
@@ -132,7 +134,9 @@ async fn a_leader_that_was_away_is_asked_to_yield_when_it_is_back(way: Way) {
     let (mut one, mut two) = (Stream::to(&server, way).await, Stream::to(&server, way).await);
     let ((first, first_key), (second, second_key)) = (one.open(LONG).await, two.open(LONG).await);
     one.send(first, 1, 0, campaign(1, false, LONG)).await;
-    let (_, 1, Told::Elected(led)) = one.next().await else { panic!("nobody else stands") };
+    let (_, 1, Told::Elected(led)) = one.next().await else {
+        panic!("there is no other candidate")
+    };
     // It is asked while it is not there.
     drop(one);
     two.send(second, 1, 0, campaign(2, true, LONG)).await;
@@ -169,7 +173,7 @@ async fn a_leader_that_was_away_is_asked_to_yield_when_it_is_back(way: Way) {
     assert!(matches!(one.next().await, (_, 7, Told::Echo(_))));
 }
 
-async fn whoever_gives_up_a_call_leaves_no_ghost_in_the_queue(way: Way) {
+async fn a_call_that_is_given_up_leaves_no_waiter_in_the_queue(way: Way) {
     let directory = tempfile::tempdir().expect("a directory");
     let server = server(directory.path()).await;
     let mut one = Stream::to(&server, way).await;
@@ -187,7 +191,7 @@ async fn whoever_gives_up_a_call_leaves_no_ghost_in_the_queue(way: Way) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_ends_when_whoever_calls_wants_it_to_and_leaves_no_ghost() {
+async fn a_call_ends_at_its_deadline_and_leaves_no_waiter() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = server(directory.path()).await;
     let (holder, waiter) = (open(&server).await, open(&server).await);

@@ -32,7 +32,7 @@ async fn who_does_not_ask_for_it_is_told_how_to() {
     let headers = [
         "",
         "connection: upgrade\r\nupgrade: websocket\r\n",
-        // Whoever is in between has not understood.
+        // A proxy in between has not understood.
         "upgrade: conclave.v1\r\n",
     ];
     for headers in headers {
@@ -120,8 +120,8 @@ async fn a_token_lets_in_and_lets_go() {
     std::fs::write(&path, entry).expect("written");
     let options = ServeOptions { tokens: Some(path.clone()), ..options(directory.path()) };
     let server = Server::start(options).await.expect("it starts");
-    let nobody = "upgrade: conclave.v1\r\n";
-    let refused = send(&server, request("GET", "/v1/talk", nobody, "").as_bytes()).await;
+    let unasked = "upgrade: conclave.v1\r\n";
+    let refused = send(&server, request("GET", "/v1/talk", unasked, "").as_bytes()).await;
     assert_eq!(refused.refused(), (401, "unauthenticated".to_owned()));
     let bearer = format!("Bearer {secret}");
     let io = upgrade(&server, &[("authorization", &bearer)]).await;
@@ -188,7 +188,7 @@ async fn a_server_that_stops_does_not_wait_for_a_client_that_does_not_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_asks_without_end_and_reads_delays_nobody() {
+async fn a_client_that_asks_without_end_and_reads_delays_no_other() {
     let directory = tempfile::tempdir().expect("a directory");
     // One thread for all, so that it would show.
     let (address, addresses) = std::sync::mpsc::channel();
@@ -197,7 +197,7 @@ async fn a_client_that_asks_without_end_and_reads_delays_nobody() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
             let server = server(&path).await;
-            address.send(server.address()).expect("somebody waits");
+            address.send(server.address()).expect("the test waits");
             std::future::pending::<()>().await;
         });
     });

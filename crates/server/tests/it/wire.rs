@@ -176,7 +176,7 @@ async fn frames_that_are_no_messages_are_refused_one_by_one() {
     // A name that is not UTF-8.
     assert_ne!(call(framed(0, 3, &[0x0a, 1, 0xff])).await, "0");
     // A field that goes beyond the end, a wrong kind of field, a frame that is cut off, one that is
-    // compressed though nobody agreed to that, and one that says it has four gigabytes.
+    // compressed though neither side agreed to that, and one that says it has four gigabytes.
     assert_ne!(call(framed(0, 3, &[0x0a, 9, b'x'])).await, "0");
     assert_ne!(call(framed(0, 2, &[0x08, 1])).await, "0");
     assert_ne!(call(framed(0, 30, &[0x0a, 1, b'x'])).await, "0");
@@ -187,8 +187,8 @@ async fn frames_that_are_no_messages_are_refused_one_by_one() {
 
 both_ways! {
     a_stream_survives_questions_that_make_no_sense
-    a_client_that_never_reads_its_answers_is_not_listened_to_and_delays_nobody
-    a_client_that_never_reads_what_happens_is_cut_off_and_delays_nobody
+    a_client_that_never_reads_its_answers_is_not_read_from_and_delays_no_other
+    a_client_that_never_reads_events_is_cut_off_and_delays_no_other
 }
 
 const LONG: Duration = Duration::from_secs(600);
@@ -236,7 +236,7 @@ async fn take_turn(server: &Server, session: &str) {
     assert_eq!(post(server, "/v1/release", &body).await.status, 200);
 }
 
-async fn a_client_that_never_reads_its_answers_is_not_listened_to_and_delays_nobody(way: Way) {
+async fn a_client_that_never_reads_its_answers_is_not_read_from_and_delays_no_other(way: Way) {
     let directory = tempfile::tempdir().expect("a directory");
     let server = server(directory.path()).await;
     let Stream { asks, mut tells } = Stream::to(&server, way).await;
@@ -315,7 +315,7 @@ async fn is_cut_off(way: Way, bounds: Bounds, reason: &str) {
     in_time("the end of the stream", async { while unread.next().await.is_some() {} }).await;
 }
 
-async fn a_client_that_never_reads_what_happens_is_cut_off_and_delays_nobody(way: Way) {
+async fn a_client_that_never_reads_events_is_cut_off_and_delays_no_other(way: Way) {
     // The system would give it up by itself, but not so soon.
     let bounds = Bounds { queued: 64, silence: LONG, ..Bounds::default() };
     is_cut_off(way, bounds, "behind").await;
@@ -330,7 +330,7 @@ async fn a_client_that_takes_nothing_more_is_given_up_by_the_system_and_counted(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_that_say_nothing_or_half_of_it_are_in_nobodys_way() {
+async fn silent_and_half_open_connections_delay_no_client() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = server(directory.path()).await;
     let mut idle = Vec::new();

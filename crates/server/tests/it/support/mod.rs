@@ -53,7 +53,7 @@ impl Answer {
 
 /// Sends bytes and reads until the other side ends the connection.
 pub(crate) async fn exchange(mut io: impl AsyncRead + AsyncWrite + Unpin, sent: &[u8]) -> Answer {
-    // Whoever refuses need not read to the end.
+    // A server that refuses need not read to the end.
     drop(io.write_all(sent).await);
     let mut bytes = Vec::new();
     drop(io.read_to_end(&mut bytes).await);
@@ -127,5 +127,5 @@ pub(crate) async fn until(mut is_so: impl FnMut() -> bool) {
 /// From now on a client hears nothing and says nothing, not even that it does not.
 pub(crate) fn cut_cable(io: &TcpStream) {
     let drop_all = socket2::SockFilter::new(6, 0, 0, 0);
-    socket2::SockRef::from(io).attach_filter(&[drop_all]).expect("anybody may do so");
+    socket2::SockRef::from(io).attach_filter(&[drop_all]).expect("any process may do so");
 }
