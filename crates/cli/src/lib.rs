@@ -24,7 +24,7 @@ Exit codes:
   0    done; of lock and elect with a command: what that ended with, 128+n if by signal n
   2    the command line cannot be understood
   5    a file cannot be read or written
-  10   somebody else has it (--try)
+  10   another session holds or leads it (--try)
   11   it could not be had in time (--timeout)
   12   it was lost; the command was ended
   13   no node answers
@@ -121,7 +121,7 @@ pub enum Command {
     /// Show who waits for whom, as text, for Graphviz, or as JSON
     #[command(after_help = service_help(commands::graph::HELP))]
     Graph(commands::graph::Args),
-    /// Take a lock from whoever holds it
+    /// Take a lock from its holders
     #[command(after_help = service_help(commands::operate::RELEASE_HELP))]
     Release(commands::operate::Release),
     /// End a session, and with it all that it holds
@@ -139,7 +139,7 @@ pub enum Command {
     /// Make a directory for a node from a backup
     #[command(after_help = commands::backup::RESTORE_HELP)]
     Restore(commands::backup::Restore),
-    /// Make a token by which a node knows somebody, and what that one may do
+    /// Make an access token for a client, with its rights
     #[command(after_help = commands::token::HELP)]
     Token(commands::token::Args),
     /// Make certificates: of an authority, and for nodes and clients
@@ -178,7 +178,7 @@ pub enum Failure {
     },
     /// The lock service, or a command under a lock.
     #[error(transparent)]
-    Service(#[from] service::Trouble),
+    Service(#[from] service::ServiceError),
     /// The output cannot be written.
     #[error("cannot write the output: {0}")]
     Output(#[from] io::Error),
@@ -189,7 +189,7 @@ impl Failure {
     pub fn code(&self) -> u8 {
         match self {
             Self::Lab(failure) => failure.code(),
-            Self::Service(trouble) => trouble.code(),
+            Self::Service(error) => error.code(),
             Self::Usage(_) => 2,
             Self::File { .. } | Self::Output(_) => 5,
         }
@@ -199,7 +199,7 @@ impl Failure {
     pub fn slug(&self) -> &str {
         match self {
             Self::Lab(failure) => failure.slug(),
-            Self::Service(trouble) => trouble.slug(),
+            Self::Service(error) => error.slug(),
             Self::Usage(_) => "usage",
             Self::File { .. } => "file",
             Self::Output(_) => "output",
@@ -233,7 +233,7 @@ pub fn main() -> ExitCode {
             commands::names::print(&words.collect::<Vec<_>>(), &mut io::stdout());
             return ExitCode::SUCCESS;
         }
-        Some(service::AWAKE) => {
+        Some(service::IDLE_SPINNER) => {
             // Without it, everything is as right, and slower.
             let _ = conclave_server::run_idle_spinner();
             return ExitCode::SUCCESS;

@@ -1,7 +1,6 @@
-//! What the commands of the lock service have in common: how they reach a node, what they say, how they run a
-//! command and see to it that it ends in time.
+//! What the commands of the lock service share: connecting to a node, logging, and running a command that has ended
+//! in time (`supervise`, `guard`, `child`, `nested`).
 
-mod attend;
 mod boottime;
 mod child;
 pub(crate) mod command_line;
@@ -9,16 +8,17 @@ mod connect;
 mod descriptors;
 mod foreground;
 pub(crate) mod guard;
+mod log;
 mod nested;
 mod patience;
 pub(crate) mod release;
 mod run;
+mod service_error;
 mod show;
 mod signals;
 mod span;
 mod spawn;
-mod trouble;
-mod voice;
+mod supervise;
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -27,18 +27,18 @@ use std::path::Path;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-pub(crate) use attend::{Attended, Holding, Stay, attend};
-pub(crate) use child::{Child, Ties, find};
-pub use connect::ServiceArgs;
+pub(crate) use child::{Child, ChildOptions, find};
 pub(crate) use connect::silence;
-pub(crate) use nested::{Nest, Nested, OUTER_LOST, Stands, Wanted};
+pub use connect::{ListArgs, ServiceArgs};
+pub(crate) use log::Log;
+pub(crate) use nested::{Candidate, Nest, Nested, OUTER_LOST, WantedLock};
 pub(crate) use patience::Patience;
-pub(crate) use run::{Run, outlast};
+pub(crate) use run::{Run, wait_for_nested};
+pub use service_error::ServiceError;
 pub(crate) use show::{age_ms, chain, label, mode, plural, tenure, text, who};
 pub(crate) use signals::Signals;
 pub(crate) use span::{span, spell};
-pub use trouble::Trouble;
-pub(crate) use voice::Voice;
+pub(crate) use supervise::{Holding, LeaseBudget, Supervised, supervise};
 
 use conclave_client::{Error, Loss, Session};
 use nix::sys::signal::{Signal, kill};
@@ -47,18 +47,18 @@ use tokio::runtime::Runtime;
 
 use crate::{Done, Failure};
 
-/// By which the program knows that it is to keep a processor awake for a node.
-pub(crate) const AWAKE: &str = "__awake";
+/// The argument by which the program knows that it is the idle spinner of a node.
+pub(crate) const IDLE_SPINNER: &str = "__awake";
 
-/// Does something that waits for others.
+/// Runs a future on a runtime with one thread.
 pub(crate) fn wait<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     one_thread()?.block_on(work)
 }
 
 /// Where tasks run, one at a time: all of them wait most of the time, and threads would only wake each other.
-pub(crate) fn one_thread() -> Result<Runtime, Trouble> {
+pub(crate) fn one_thread() -> Result<Runtime, ServiceError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(|error| Trouble::Stopped(format!("cannot begin: {error}")))
+    runtime.map_err(|error| ServiceError::Stopped(format!("cannot begin: {error}")))
 }
 
 /// What a session is called, for people, unless they say otherwise.
@@ -72,15 +72,15 @@ pub(crate) fn name(given: Option<&String>, command: &[OsString]) -> String {
     given.cloned().unwrap_or_else(named)
 }
 
-/// For how long the end of a session is waited for.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// How long closing a session may take.
+const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 /// The same, when the user's patience is over: a node that answers needs no longer.
-const BRIEF: Duration = Duration::from_millis(250);
+const SHORT_CLOSE_LIMIT: Duration = Duration::from_millis(250);
 
 /// Ends a session and all that it holds. If no node can be told at once, another process tells it as soon as that is
 /// possible, and this one goes on.
-pub(crate) async fn farewell(session: Session, service: &ServiceArgs, voice: &Voice) {
-    farewell_within(FAREWELL, session, service, voice).await;
+pub(crate) async fn close_session(session: Session, service: &ServiceArgs, log: &Log) {
+    close_within(CLOSE_LIMIT, session, service, log).await;
 }
 
 /// The same for a user who may have waited for as long as was said.
@@ -88,13 +88,13 @@ pub(crate) async fn give_up(
     patience: &Patience,
     session: Session,
     service: &ServiceArgs,
-    voice: &Voice,
+    log: &Log,
 ) {
-    let limit = if patience.is_over() { BRIEF } else { FAREWELL };
-    farewell_within(limit, session, service, voice).await;
+    let limit = if patience.is_over() { SHORT_CLOSE_LIMIT } else { CLOSE_LIMIT };
+    close_within(limit, session, service, log).await;
 }
 
-async fn farewell_within(limit: Duration, session: Session, service: &ServiceArgs, voice: &Voice) {
+async fn close_within(limit: Duration, session: Session, service: &ServiceArgs, log: &Log) {
     let credentials = session.credentials();
     match tokio::time::timeout(limit, session.close()).await {
         // It could not be renewed; and while its node is down, it does not get older there.
@@ -113,16 +113,16 @@ async fn farewell_within(limit: Duration, session: Session, service: &ServiceArg
             "no node could be told that it is over, and others wait for up to {ttl} of the node's time ({error})"
         ),
     };
-    voice.say("untold", &text);
+    log.info("untold", &text);
 }
 
 /// Leaves a session to its lease, because something that it holds a lock for may still run.
-pub(crate) fn abandon(session: Session, voice: &Voice) {
+pub(crate) fn abandon(session: Session, log: &Log) {
     let text = format!(
         "nested commands may still run, and what they hold is held until the lease ends, for up to {}",
         spell(session.ttl()),
     );
-    voice.say("abandoned", &text);
+    log.info("abandoned", &text);
     // To drop it would be to close it.
     std::mem::forget(session);
 }

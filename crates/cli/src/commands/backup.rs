@@ -9,7 +9,7 @@ use std::time::Duration;
 use conclave_server::{NodeError, Restored, read_backup, restore as restore_into};
 use serde_json::json;
 
-use crate::service::{ServiceArgs, Trouble, one_thread, plural, span};
+use crate::service::{ServiceArgs, ServiceError, one_thread, plural, span};
 use crate::{Done, Failure};
 
 /// What to know about `conclave backup`, for `--help`.
@@ -35,10 +35,12 @@ pub struct Backup {
 pub fn backup(args: &Backup, out: &mut dyn Write) -> Result<Done, Failure> {
     let Backup { file, service } = args;
     let bytes = service.ask(async |client| client.backup().await)?;
-    let read = read_backup(&bytes)
-        .map_err(|error| Trouble::Corrupt(format!("what the node sent is no backup: {error}")))?;
-    write(file, &bytes)
-        .map_err(|error| Trouble::Directory(format!("cannot write {}: {error}", file.display())))?;
+    let read = read_backup(&bytes).map_err(|error| {
+        ServiceError::Corrupt(format!("what the node sent is no backup: {error}"))
+    })?;
+    write(file, &bytes).map_err(|error| {
+        ServiceError::Directory(format!("cannot write {}: {error}", file.display()))
+    })?;
     let (size, token) = (bytes.len(), read.last_token.0);
     let counts = read.counts;
     if service.json {
@@ -79,7 +81,7 @@ Examples:
   conclave restore old-data/snapshot --data new-data         when the log in old-data is damaged
   conclave up --data new-data
 
-Settings and the records of what operators did are kept. All sessions end and nobody holds anything: a client
+Settings and the records of what operators did are kept. All sessions end and nothing is held: a client
 that held a lock when the backup was made may have lost it since. Tokens go on at a number made from the time of
 day, so they are greater than all that were ever granted: after the backup, and by what was restored from it
 before, too. The clock of this machine has to be right. The directory has to be empty.
@@ -108,14 +110,15 @@ pub struct Restore {
 /// Makes a directory from a backup.
 pub fn restore(args: &Restore, out: &mut dyn Write) -> Result<Done, Failure> {
     let Restore { file, data, wait, json } = args;
-    let bytes = fs::read(file)
-        .map_err(|error| Trouble::Directory(format!("cannot read {}: {error}", file.display())))?;
+    let bytes = fs::read(file).map_err(|error| {
+        ServiceError::Directory(format!("cannot read {}: {error}", file.display()))
+    })?;
     let restored = one_thread()?.block_on(restore_into(&bytes, data, *wait)).map_err(|error| {
         let text = error.to_string();
         match error {
-            NodeError::InUse(_) => Trouble::InUse(text),
-            NodeError::Backup(_) => Trouble::Corrupt(format!("{}: {text}", file.display())),
-            _ => Trouble::Directory(text),
+            NodeError::InUse(_) => ServiceError::InUse(text),
+            NodeError::Backup(_) => ServiceError::Corrupt(format!("{}: {text}", file.display())),
+            _ => ServiceError::Directory(text),
         }
     })?;
     let Restored { tokens_after: token, wait } = restored;

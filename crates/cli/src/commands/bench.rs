@@ -7,7 +7,7 @@ use std::time::Duration;
 use conclave_load::{Bound, Figure, LoadError, Options, Start};
 use serde_json::json;
 
-use crate::service::{AWAKE, Trouble, one_thread};
+use crate::service::{IDLE_SPINNER, ServiceError, one_thread};
 use crate::terminal::{BOLD, ERROR, GOOD, paint};
 use crate::{Done, Failure};
 
@@ -66,8 +66,9 @@ pub fn perform(args: &Args, out: &mut dyn Write) -> Result<Done, Failure> {
     // A thread for all clients, and one for the server.
     let runtime = one_thread()?;
     if let Some(directory) = &args.serve {
-        let served = runtime.block_on(conclave_load::serve(directory, args.spin.then_some(AWAKE)));
-        served.map_err(|error| Trouble::Stopped(error.to_string()))?;
+        let served =
+            runtime.block_on(conclave_load::serve(directory, args.spin.then_some(IDLE_SPINNER)));
+        served.map_err(|error| ServiceError::Stopped(error.to_string()))?;
         return Ok(Done::Well);
     }
     let file = |error| Failure::File { path: args.data.clone(), error };
@@ -117,9 +118,9 @@ pub fn perform(args: &Args, out: &mut dyn Write) -> Result<Done, Failure> {
         Ok(Some(())) if figures.iter().all(is_met) => Ok(Done::Well),
         Ok(Some(())) => Ok(Done::Stopped),
         Err(LoadError::Io { what, error }) => {
-            Err(Trouble::Stopped(format!("{what}: {error}")).into())
+            Err(ServiceError::Stopped(format!("{what}: {error}")).into())
         }
-        Err(error) => Err(Trouble::Stopped(error.to_string()).into()),
+        Err(error) => Err(ServiceError::Stopped(error.to_string()).into()),
     }
 }
 

@@ -14,7 +14,7 @@ use rcgen::{
 };
 use serde_json::json;
 
-use crate::service::{Trouble, plural};
+use crate::service::{ServiceError, plural};
 use crate::{Done, Failure};
 
 /// What to know, for `--help`.
@@ -80,13 +80,9 @@ pub struct Node {
     /// The name of the files, if there are several nodes
     #[arg(long, value_name = "NAME", env = "CONCLAVE_CERT_FILE", default_value = "node")]
     pub file: String,
-    /// For how many days it is valid
-    #[arg(long, value_name = "DAYS", env = "CONCLAVE_CERT_DAYS", default_value_t = 365)]
-    #[arg(value_parser = clap::value_parser!(u32).range(1..=36_500))]
-    pub days: u32,
-    /// Where to write, and how to print.
+    /// For how long, and where to write.
     #[command(flatten)]
-    pub files: Files,
+    pub issue: Issue,
 }
 
 /// Flags of `conclave cert client`.
@@ -94,6 +90,14 @@ pub struct Node {
 pub struct ClientName {
     /// What the client is called; the files are, too
     pub name: String,
+    /// For how long, and where to write.
+    #[command(flatten)]
+    pub issue: Issue,
+}
+
+/// For how long a certificate of a node or a client is valid, and where to write it.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Issue {
     /// For how many days it is valid
     #[arg(long, value_name = "DAYS", env = "CONCLAVE_CERT_DAYS", default_value_t = 365)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=36_500))]
@@ -156,10 +160,10 @@ impl Node {
                 hosts.push(local.to_owned());
             }
         }
-        let mut params = params(&self.hosts[0], &hosts, self.days)?;
+        let mut params = params(&self.hosts[0], &hosts, self.issue.days)?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        let made = self.files.issue(params, &self.file, self.days)?;
-        let (folder, file, host) = (self.files.out.display(), &self.file, &self.hosts[0]);
+        let made = self.issue.files.issue(params, &self.file, self.issue.days)?;
+        let (folder, file, host) = (self.issue.files.out.display(), &self.file, &self.hosts[0]);
         let next = [
             format!(
                 "conclave up --listen 0.0.0.0:7411 --tls-cert {folder}/{file}.pem --tls-key {folder}/{file}.key \
@@ -178,10 +182,10 @@ impl ClientName {
     fn perform(&self, out: &mut dyn Write) -> Result<Done, Failure> {
         let name = &self.name;
         is_name(name)?;
-        let mut params = params(name, &[], self.days)?;
+        let mut params = params(name, &[], self.issue.days)?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
-        let made = self.files.issue(params, name, self.days)?;
-        let folder = self.files.out.display();
+        let made = self.issue.files.issue(params, name, self.issue.days)?;
+        let folder = self.issue.files.out.display();
         let next = [
             format!(
                 "export CONCLAVE_CA={folder}/ca.pem CONCLAVE_CERT={folder}/{name}.pem \
@@ -215,7 +219,7 @@ fn key() -> Result<KeyPair, Failure> {
 }
 
 fn unusable(error: rcgen::Error) -> Failure {
-    Trouble::Security(format!("cannot make the certificate: {error}")).into()
+    ServiceError::Security(format!("cannot make the certificate: {error}")).into()
 }
 
 /// A name becomes part of a path.
@@ -264,7 +268,7 @@ impl Files {
             text.map(|text| (path, text))
         };
         let bad = |path: &Path, error: rcgen::Error| -> Failure {
-            Trouble::Security(format!("{} cannot be used: {error}", path.display())).into()
+            ServiceError::Security(format!("{} cannot be used: {error}", path.display())).into()
         };
         let (path, text) = read("ca.key")?;
         let signing = KeyPair::from_pem(&text).map_err(|error| bad(&path, error))?;

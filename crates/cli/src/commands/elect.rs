@@ -11,10 +11,10 @@ use conclave_client::{Candidacy, Client, Error, Leadership, Loss, Session};
 use nix::sys::signal::Signal;
 use serde_json::json;
 
-use super::lock::{Keep, RETRY};
+use super::lock::{RETRY, SessionArgs};
 use crate::service::{
-    Attended, Nest, Nested, Patience, Run, ServiceArgs, Signals, Stay, Trouble, Voice, abandon,
-    end_as, farewell, find, give_up, outlast, span, spell, text, wait,
+    LeaseBudget, Log, Nest, Nested, Patience, Run, ServiceArgs, ServiceError, Signals, Supervised,
+    abandon, close_session, end_as, find, give_up, span, spell, text, wait, wait_for_nested,
 };
 use crate::{Done, Failure, Terminal};
 
@@ -38,7 +38,7 @@ candidate wants to lead, or no node answers, the command gets SIGTERM, and SIGKI
 the leadership is lost already, it gets SIGKILL at once. Then this program stands again, unless --once
 was given, with which it ends with exit code 12.
 
-No other command is run by a leader before this one has ended: whoever follows leads when this program has
+No other command is run by a leader before this one has ended: the next candidate leads when this program has
 said that the command is gone, or when its lease has ended, by which time the command is killed. So a
 candidate with --preempt waits for up to the --ttl of a leader that is stopped or cut off.
 
@@ -72,7 +72,7 @@ pub struct Args {
     pub timeout: Option<Duration>,
     /// How the leadership is kept.
     #[command(flatten)]
-    pub keep: Keep,
+    pub session_args: SessionArgs,
     /// The command to run while leading
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -115,27 +115,27 @@ impl Ending {
 
 /// Stands in an election, and runs a command while leading.
 pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<Done, Failure> {
-    let stay = Stay::new(args.keep.ttl, args.keep.grace)?;
+    let budget = LeaseBudget::new(args.session_args.ttl, args.session_args.grace)?;
     if let Some(program) = args.command.first() {
         find(program)?;
     }
-    wait(stand(args, stay, terminal, out))
+    wait(stand(args, budget, terminal, out))
 }
 
 async fn stand(
     args: &Args,
-    stay: Stay,
+    budget: LeaseBudget,
     terminal: &Terminal,
     out: &mut dyn Write,
 ) -> Result<Done, Failure> {
-    let voice = Voice::new(terminal, text(&args.election), &args.service, args.keep.verbose);
+    let log = Log::new(terminal, text(&args.election), &args.service, args.session_args.verbose);
     let mut signals = Signals::listen().map_err(Failure::Output)?;
-    if !args.keep.new_session
-        && let Some(mut outer) = Nested::join(args.service.fingerprint(), &voice).await
+    if !args.session_args.new_session
+        && let Some(mut outer) = Nested::join(args.service.fingerprint(), &log).await
     {
         loop {
-            let over = nested::lead(args, &mut outer, &mut signals, &voice, out).await?;
-            if let Some(ending) = args.goes_on(over, &mut signals, &voice).await? {
+            let over = nested::lead(args, &mut outer, &mut signals, &log, out).await?;
+            if let Some(ending) = args.goes_on(over, &mut signals, &log).await? {
                 return Ok(ending.end());
             }
         }
@@ -147,9 +147,9 @@ async fn stand(
     };
     let (mut again, mut kept) = (false, None);
     loop {
-        let opened = match kept.take().filter(Session::is_alive) {
+        let session = match kept.take().filter(Session::is_alive) {
             // A leadership that begins on the rest of an old lease would be over at once.
-            Some(session) if session.remaining() < stay.ttl / 2 => {
+            Some(session) if session.remaining() < budget.ttl / 2 => {
                 tokio::select! {
                     () = tokio::time::sleep(RETRY) => {}
                     signal = signals.stop() => return Ok(Done::signal(signal as i32)),
@@ -157,30 +157,24 @@ async fn stand(
                 kept = Some(session);
                 continue;
             }
-            Some(session) => Ok(session),
-            None => tokio::select! {
-                opened = patience.bound(&client, args.keep.open(&client, &args.command)) => opened,
-                signal = signals.stop() => return Ok(Done::signal(signal as i32)),
-            },
-        };
-        let session = match opened {
-            Ok(session) => session,
-            // It was let in before, and will be when a node is up again.
-            Err(error) if again && error.may_pass() && !patience.is_over() => {
-                tokio::time::sleep(RETRY).await;
-                continue;
+            Some(session) => session,
+            None => {
+                let Args { session_args, command, service, .. } = args;
+                tokio::select! {
+                    opened = session_args.open(&client, command, service, &patience, again) => opened?,
+                    signal = signals.stop() => return Ok(Done::signal(signal as i32)),
+                }
             }
-            Err(error) => return Err(args.service.failure_within(error, &patience)),
         };
-        let stands = Standing { stay, client: &client, session: &session, patience: &patience };
-        let over = lead(args, stands, &mut signals, &voice, out).await;
+        let stands = Standing { budget, client: &client, session: &session, patience: &patience };
+        let over = lead(args, stands, &mut signals, &log, out).await;
         let begins_anew = matches!(over, Ok(Over::Lost(_) | Over::Barred(_)));
         let over = match over {
             Ok(Over::Abandoned(signal)) => {
-                abandon(session, &voice);
+                abandon(session, &log);
                 return Ok(Done::signal(signal as i32));
             }
-            Ok(over) => args.goes_on(over, &mut signals, &voice).await,
+            Ok(over) => args.goes_on(over, &mut signals, &log).await,
             Err(failure) => Err(failure),
         };
         match over {
@@ -193,16 +187,16 @@ async fn stand(
                 }
             }
             Ok(Some(done)) => {
-                farewell(session, &args.service, &voice).await;
+                close_session(session, &args.service, &log).await;
                 return Ok(done.end());
             }
             Err(failure) => {
                 // After a leadership there is time to say so, however long that has lasted.
                 match &failure {
-                    Failure::Service(Trouble::TimedOut(_) | Trouble::Unreachable(_)) => {
-                        give_up(&patience, session, &args.service, &voice).await;
+                    Failure::Service(ServiceError::TimedOut(_) | ServiceError::Unreachable(_)) => {
+                        give_up(&patience, session, &args.service, &log).await;
                     }
-                    _ => farewell(session, &args.service, &voice).await,
+                    _ => close_session(session, &args.service, &log).await,
                 }
                 return Err(failure);
             }
@@ -213,7 +207,7 @@ async fn stand(
 /// What a candidate stands with.
 #[derive(Clone, Copy)]
 struct Standing<'a> {
-    stay: Stay,
+    budget: LeaseBudget,
     client: &'a Client,
     session: &'a Session,
     patience: &'a Patience,
@@ -225,7 +219,7 @@ impl Args {
         &self,
         over: Over,
         signals: &mut Signals,
-        voice: &Voice,
+        log: &Log,
     ) -> Result<Option<Ending>, Failure> {
         match over {
             Over::Done(done) => return Ok(Some(Ending::Done(done))),
@@ -237,16 +231,15 @@ impl Args {
             }
             Over::Lost(why) if self.once => {
                 let election = text(&self.election);
-                return Err(Trouble::Lost(format!("leads {election} no more: {why}")).into());
+                return Err(ServiceError::Lost(format!("leads {election} no more: {why}")).into());
             }
-            Over::Lost(why) => voice.say("lost", &format!("leads no more: {why}; stands again")),
+            Over::Lost(why) => log.info("lost", &format!("leads no more: {why}; stands again")),
             Over::NeverLed(why) => {
-                voice.say("stands-again", &format!("did not lead yet: {why}; stands again"));
+                log.info("stands-again", &format!("did not lead yet: {why}; stands again"));
             }
             Over::Barred(left) => {
                 let left_text = spell(left);
-                voice
-                    .say("barred", &format!("an operator deposed it; stands again in {left_text}"));
+                log.info("barred", &format!("an operator deposed it; stands again in {left_text}"));
                 tokio::select! {
                     () = tokio::time::sleep(left) => {}
                     signal = signals.stop() => {
@@ -301,7 +294,7 @@ impl Standing<'_> {
 fn not_elected(args: &Args, error: Error) -> Failure {
     let election = text(&args.election);
     match error {
-        Error::TimedOut => Trouble::TimedOut(format!(
+        Error::TimedOut => ServiceError::TimedOut(format!(
             "not elected in {election} within {}; `conclave observe --once {election}` tells who leads",
             spell(args.timeout.unwrap_or_default()),
         ))
@@ -314,14 +307,14 @@ async fn lead(
     args: &Args,
     stands: Standing<'_>,
     signals: &mut Signals,
-    voice: &Voice,
+    log: &Log,
     out: &mut dyn Write,
 ) -> Result<Over, Failure> {
-    let Standing { stay, session, patience, .. } = stands;
+    let Standing { budget, session, patience, .. } = stands;
     let mut candidacy = Candidacy::new(&args.election).rank(args.rank).value(args.value.as_bytes());
     // The command is to be dead before the node gives the leadership to another.
     // More than ten minutes no node grants; it waits for the leader, or for the end of the lease, in any case.
-    let grace = (stay.grace + stay.margin()).min(Duration::from_secs(600));
+    let grace = (budget.grace + budget.margin()).min(Duration::from_secs(600));
     candidacy = candidacy.grace(grace);
     if args.preempt {
         candidacy = candidacy.preempt();
@@ -330,7 +323,7 @@ async fn lead(
         // No time at all would mean at once.
         candidacy = candidacy.timeout(left.max(Duration::from_millis(1)));
     }
-    voice.verbosely("stands", &format!("stands with rank {}", args.rank));
+    log.debug("stands", &format!("stands with rank {}", args.rank));
     let elected = tokio::select! {
         elected = stands.campaign(candidacy) => elected,
         signal = signals.stop() => return Ok(Over::Done(Done::signal(signal as i32))),
@@ -342,19 +335,19 @@ async fn lead(
         }
         Err(Error::SessionLost(why)) => {
             let election = text(&args.election);
-            return Err(Trouble::Lost(format!("stands no more in {election}: {why}")).into());
+            return Err(ServiceError::Lost(format!("stands no more in {election}: {why}")).into());
         }
         Err(Error::Barred { left, .. }) => return Ok(Over::Barred(left)),
         Err(error) => return Err(not_elected(args, error)),
     };
-    voice.verbosely("leads", &format!("leads with term {}", leadership.term()));
+    log.debug("leads", &format!("leads with term {}", leadership.term()));
     let over = if args.command.is_empty() {
         without_command(args, &leadership, signals, out).await
     } else {
         match with_command(args, stands, &leadership, signals).await {
             Ok((over @ Over::Ended(..), nest)) if nest.count() > 0 => {
                 drop(leadership);
-                outlast(&nest, signals, voice).await;
+                wait_for_nested(&nest, signals, log).await;
                 return Ok(nest.abandoned().map_or(over, Over::Abandoned));
             }
             Ok((over, nest)) => match nest.abandoned() {
@@ -369,7 +362,7 @@ async fn lead(
     {
         // The command is gone, and another may lead. If no node answers, the lease ends.
         tokio::select! {
-            _ = tokio::time::timeout(stay.ttl, leadership.resign()) => {}
+            _ = tokio::time::timeout(budget.ttl, leadership.resign()) => {}
             signal = signals.stop() => return Ok(Over::Done(Done::signal(signal as i32))),
         }
     }
@@ -382,28 +375,28 @@ async fn with_command(
     leadership: &Leadership,
     signals: &mut Signals,
 ) -> Result<(Over, Nest), Failure> {
-    let Standing { stay, client, session, .. } = stands;
+    let Standing { budget, client, session, .. } = stands;
     let run = Run {
         command: &args.command,
         environment: args.environment(leadership.term(), session.id()),
-        stay,
+        budget,
         service: &args.service,
         client,
         session,
         lost: Box::pin(leadership.lost()),
         asked_back: Box::pin(leadership.yielding()),
     };
-    let (attended, nest) = run.run(signals).await?;
-    let over = match attended {
-        Attended::Ended { status, had_terminal } => Over::Ended(status, had_terminal),
-        Attended::Lost(why) => Over::Lost(why),
-        Attended::GaveWay => Over::Lost("it gave way to a better candidate".to_owned()),
-        Attended::Unguarded => return Err(Trouble::unguarded(&text(&args.election)).into()),
+    let (outcome, nest) = run.run(signals).await?;
+    let over = match outcome {
+        Supervised::Ended { status, had_terminal } => Over::Ended(status, had_terminal),
+        Supervised::Lost(why) => Over::Lost(why),
+        Supervised::GaveWay => Over::Lost("it gave way to a better candidate".to_owned()),
+        Supervised::Unguarded => return Err(ServiceError::unguarded(&text(&args.election)).into()),
     };
     Ok((over, nest))
 }
 
-/// Leads until somebody says to stop.
+/// Leads until a signal says to stop.
 async fn without_command(
     args: &Args,
     leadership: &Leadership,

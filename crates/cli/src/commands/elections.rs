@@ -5,7 +5,7 @@ use std::io::Write;
 use serde_json::json;
 
 use crate::report::table;
-use crate::service::{ServiceArgs, age_ms, tenure, text, who};
+use crate::service::{age_ms, tenure, text, who};
 use crate::{Done, Failure, Terminal};
 
 /// What to know, for `--help`.
@@ -15,18 +15,9 @@ Examples:
   conclave elections web      those whose names begin so
   conclave observe web        one of them, as it changes";
 
-/// Flags of `conclave elections`.
-#[derive(Clone, Debug, clap::Args)]
-pub struct Args {
-    /// Only names that begin so
-    #[arg(default_value = "")]
-    pub prefix: String,
-    /// How a node is reached.
-    #[command(flatten)]
-    pub service: ServiceArgs,
-}
+pub use crate::service::ListArgs as Args;
 
-/// Lists the elections that somebody stands in.
+/// Lists the elections.
 pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<Done, Failure> {
     let elections = args.service.ask(async |client| client.elections(&args.prefix).await)?;
     if args.service.json {
@@ -34,14 +25,14 @@ pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<
         return Ok(Done::Well);
     }
     if elections.is_empty() {
-        writeln!(out, "nobody stands for election; `conclave elect NAME -- COMMAND` does")?;
+        writeln!(out, "no elections; `conclave elect NAME -- COMMAND` stands in one")?;
         return Ok(Done::Well);
     }
     let mut table = table(terminal);
     table.set_header(["election", "leader", "term", "for", "value", "candidates, the best first"]);
     for election in &elections {
         let [leader, term, since, value] = match &election.leader {
-            None => ["nobody", "", "", ""].map(str::to_owned),
+            None => ["none", "", "", ""].map(str::to_owned),
             Some(leads) => [
                 match tenure(leads) {
                     None => who(leads.who.as_ref()),

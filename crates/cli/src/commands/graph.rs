@@ -43,7 +43,7 @@ pub fn perform(args: &Args, out: &mut dyn Write) -> Result<Done, Failure> {
 
 fn print(graph: &WaitGraph, out: &mut dyn Write) -> Result<(), Failure> {
     if graph.waits.is_empty() {
-        writeln!(out, "nobody waits for anybody")?;
+        writeln!(out, "no session waits")?;
         return Ok(());
     }
     for edge in &graph.waits {
@@ -74,11 +74,11 @@ fn dot(graph: &WaitGraph, out: &mut dyn Write) -> Result<(), Failure> {
         .iter()
         .filter_map(|edge| Some((edge.waiter.as_ref()?, edge.on.as_ref()?, edge)));
     let edges: Vec<_> = edges.collect();
-    let everybody = edges.iter().flat_map(|(waiter, on, _)| [*waiter, *on]).chain(&graph.stuck);
-    let everybody: BTreeMap<_, _> = everybody.map(|one| (id(one), one)).collect();
+    let nodes = edges.iter().flat_map(|(waiter, on, _)| [*waiter, *on]).chain(&graph.stuck);
+    let nodes: BTreeMap<_, _> = nodes.map(|one| (id(one), one)).collect();
     let stuck: Vec<_> = graph.stuck.iter().map(id).collect();
     writeln!(out, "digraph waits {{\n  rankdir=LR;\n  node [shape=box];")?;
-    for ((session, owner), one) in &everybody {
+    for ((session, owner), one) in &nodes {
         let color =
             if stuck.contains(&(*session, *owner)) { ", color=red, penwidth=2" } else { "" };
         writeln!(out, "  s{session}_{owner} [label={}{color}];", quoted(&who(Some(one))))?;

@@ -15,8 +15,9 @@ use serde_json::json;
 use tokio::sync::Notify;
 
 use crate::service::{
-    Attended, Nested, Patience, Run, ServiceArgs, Signals, Stay, Trouble, Voice, abandon, age_ms,
-    end_as, farewell, find, give_up, name, outlast, plural, silence, span, spell, text, wait, who,
+    LeaseBudget, Log, Nested, Patience, Run, ServiceArgs, ServiceError, Signals, Supervised,
+    abandon, age_ms, close_session, end_as, find, give_up, name, plural, silence, span, spell,
+    text, wait, wait_for_nested, who,
 };
 use crate::{Done, Failure, Terminal};
 
@@ -58,7 +59,7 @@ When the lock is lost:
   If no node answers, the command gets SIGTERM in time to end before others may have the lock, and
   SIGKILL after --grace; all of its group is dead a sixteenth of --ttl (a minute at most) before the
   lease ends. If the
-  lock is lost already, because an operator took it, say, it gets SIGKILL at once: somebody else may
+  lock is lost already, because an operator took it, say, it gets SIGKILL at once: another session may
   hold the lock by then.
   A second process, `lock-guard`, starts the command and knows its lease before that runs. If
   `conclave lock` is killed, the guard ends the command (SIGTERM, --grace, SIGKILL) and releases the lock;
@@ -104,7 +105,7 @@ pub struct Args {
     pub reentrant: bool,
     /// How the lock is kept.
     #[command(flatten)]
-    pub keep: Keep,
+    pub session_args: SessionArgs,
     /// The command to run while it is held
     #[arg(last = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
@@ -115,7 +116,7 @@ pub struct Args {
 
 /// How what is held is kept.
 #[derive(Clone, Debug, clap::Args)]
-pub struct Keep {
+pub struct SessionArgs {
     /// After how long without a sign of life others may have it
     #[arg(long, value_name = "TIME", env = "CONCLAVE_TTL", value_parser = span)]
     #[arg(default_value = "15s")]
@@ -138,15 +139,28 @@ pub struct Keep {
     pub verbose: bool,
 }
 
-impl Keep {
-    /// Opens a session for a command.
+impl SessionArgs {
+    /// Opens a session for a command. A client that had one before (`again`) tries until a node is up again, or the
+    /// user's patience is over.
     pub(crate) async fn open(
         &self,
         client: &Client,
         command: &[OsString],
-    ) -> Result<Session, Error> {
+        service: &ServiceArgs,
+        patience: &Patience,
+        again: bool,
+    ) -> Result<Session, Failure> {
         let name = name(self.name.as_ref(), command);
-        client.open(SessionOptions::ttl(self.ttl).name(name).priority(self.priority)).await
+        let options = SessionOptions::ttl(self.ttl).name(name).priority(self.priority);
+        loop {
+            match patience.bound(client, client.open(options.clone())).await {
+                Ok(session) => return Ok(session),
+                Err(error) if again && error.may_pass() && !patience.is_over() => {
+                    tokio::time::sleep(RETRY).await;
+                }
+                Err(error) => return Err(service.failure_within(error, patience)),
+            }
+        }
     }
 }
 
@@ -159,27 +173,27 @@ fn permits(text: &str) -> Result<(u32, u32), String> {
 
 /// Holds a lock, and runs a command meanwhile.
 pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<Done, Failure> {
-    let stay = Stay::new(args.keep.ttl, args.keep.grace)?;
+    let budget = LeaseBudget::new(args.session_args.ttl, args.session_args.grace)?;
     if let Some(program) = args.command.first() {
-        find(program).map_err(|trouble| args.hint(trouble))?;
+        find(program).map_err(|error| args.hint(error))?;
     }
-    wait(hold(args, stay, terminal, out))
+    wait(hold(args, budget, terminal, out))
 }
 
 async fn hold(
     args: &Args,
-    stay: Stay,
+    budget: LeaseBudget,
     terminal: &Terminal,
     out: &mut dyn Write,
 ) -> Result<Done, Failure> {
-    let Args { keep, command, service, .. } = args;
-    let voice = Voice::new(terminal, args.subject(), service, keep.verbose);
+    let Args { session_args, command, service, .. } = args;
+    let log = Log::new(terminal, args.subject(), service, session_args.verbose);
     let mut signals = Signals::listen().map_err(Failure::Output)?;
     let patience = Patience::begin(args.limit());
-    if !keep.new_session
-        && let Some(outer) = Nested::join(service.fingerprint(), &voice).await
+    if !session_args.new_session
+        && let Some(outer) = Nested::join(service.fingerprint(), &log).await
     {
-        return nested::hold(args, outer, &patience, &mut signals, &voice, out).await;
+        return nested::hold(args, outer, &patience, &mut signals, &log, out).await;
     }
     let client = tokio::select! {
         client = service.connect_within(&patience) => client?,
@@ -187,23 +201,14 @@ async fn hold(
     };
     let mut again = false;
     let (session, guard) = loop {
-        let opened = tokio::select! {
-            opened = patience.bound(&client, keep.open(&client, command)) => opened,
+        let session = tokio::select! {
+            opened = session_args.open(&client, command, service, &patience, again) => opened?,
             signal = signals.stop() => return Ok(Done::signal(signal as i32)),
         };
-        let session = match opened {
-            Ok(session) => session,
-            // It was let in before, and will be when a node is up again.
-            Err(error) if again && error.may_pass() && !patience.is_over() => {
-                tokio::time::sleep(RETRY).await;
-                continue;
-            }
-            Err(error) => return Err(service.failure_within(error, &patience)),
-        };
         let guard = tokio::select! {
-            guard = args.acquire(&client, &session, &patience, &voice) => guard,
+            guard = args.acquire(&client, &session, &patience, &log) => guard,
             signal = signals.stop() => {
-                farewell(session, service, &voice).await;
+                close_session(session, service, &log).await;
                 return Ok(Done::signal(signal as i32));
             }
         };
@@ -213,82 +218,82 @@ async fn hold(
             Err(Error::SessionLost(Loss::Expired | Loss::Gone)) if !patience.is_over() => {
                 let text = format!(
                     "no node has answered for longer than --ttl {}, and the place in the queue is lost; asks again",
-                    spell(keep.ttl),
+                    spell(session_args.ttl),
                 );
-                voice.say("asks-again", &text);
+                log.info("asks-again", &text);
                 again = true;
             }
             Err(error) => {
-                give_up(&patience, session, service, &voice).await;
+                give_up(&patience, session, service, &log).await;
                 return Err(args.not_acquired(error, &patience));
             }
         }
     };
-    voice.verbosely("held", &format!("held with token {}", guard.token()));
+    log.debug("held", &format!("held with token {}", guard.token()));
     if command.is_empty() {
-        return without_command(args, &client, session, &guard, &mut signals, &voice, out).await;
+        return without_command(args, &client, session, &guard, &mut signals, &log, out).await;
     }
     let mut environment = service.environment();
     environment.extend(args.environment(guard.token(), session.id()));
     let run = Run {
         command,
         environment,
-        stay,
+        budget,
         service,
         client: &client,
         session: &session,
         lost: Box::pin(guard.lost()),
         asked_back: Box::pin(std::future::pending()),
     };
-    let (attended, nest) = match run.run(&mut signals).await {
+    let (outcome, nest) = match run.run(&mut signals).await {
         Ok(ended) => ended,
-        Err(trouble) => {
-            farewell(session, service, &voice).await;
-            return Err(trouble.into());
+        Err(error) => {
+            close_session(session, service, &log).await;
+            return Err(error.into());
         }
     };
-    if nest.count() > 0 && matches!(attended, Attended::Ended { .. }) {
+    if nest.count() > 0 && matches!(outcome, Supervised::Ended { .. }) {
         drop(guard);
-        outlast(&nest, &mut signals, &voice).await;
+        wait_for_nested(&nest, &mut signals, &log).await;
     }
     if let Some(signal) = nest.abandoned() {
-        abandon(session, &voice);
+        abandon(session, &log);
         return Ok(Done::signal(signal as i32));
     }
-    farewell(session, service, &voice).await;
-    match attended {
-        Attended::Ended { status, had_terminal } => Ok(end_as(status, had_terminal)),
-        Attended::Lost(why) => Err(args.lost(&why, "; the command was ended")),
-        Attended::GaveWay => Err(args.lost("it was asked back", "; the command was ended")),
-        Attended::Unguarded => Err(Trouble::unguarded(&args.subject()).into()),
+    close_session(session, service, &log).await;
+    match outcome {
+        Supervised::Ended { status, had_terminal } => Ok(end_as(status, had_terminal)),
+        Supervised::Lost(why) => Err(args.lost(&why, "; the command was ended")),
+        Supervised::GaveWay => Err(args.lost("it was asked back", "; the command was ended")),
+        Supervised::Unguarded => Err(ServiceError::unguarded(&args.subject()).into()),
     }
 }
 
 /// Between two attempts to open a session.
 pub(crate) const RETRY: Duration = Duration::from_millis(200);
 
-/// Holds until somebody says to stop.
+/// Holds until a signal says to stop.
 async fn without_command(
     args: &Args,
     client: &Client,
     session: Session,
     guard: &Guard,
     signals: &mut Signals,
-    voice: &Voice,
+    log: &Log,
     out: &mut dyn Write,
 ) -> Result<Done, Failure> {
-    args.print_token(guard.token(), &guard.epochs(), session.id(), voice, out)?;
+    args.print_token(guard.token(), &guard.epochs(), session.id(), log, out)?;
     tokio::select! {
         loss = guard.lost() => {
             let why = match loss {
                 Loss::Expired => silence(client),
                 loss => loss.to_string(),
             };
-            farewell(session, &args.service, voice).await;
+            close_session(session, &args.service, log).await;
             Err(args.lost(&why, ""))
         }
         _ = signals.stop() => {
-            farewell(session, &args.service, voice).await;
+            close_session(session, &args.service, log).await;
             Ok(Done::Well)
         }
     }
@@ -327,7 +332,7 @@ impl Args {
         token: u64,
         epochs: &[u64],
         session: u64,
-        voice: &Voice,
+        log: &Log,
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
         if self.service.json {
@@ -337,8 +342,8 @@ impl Args {
             writeln!(out, "{value}")?;
         } else {
             writeln!(out, "{token}")?;
-            if std::io::stderr().is_terminal() || voice.is_verbose() {
-                voice.say("holding", &format!("held by session {session} until Ctrl-C"));
+            if std::io::stderr().is_terminal() || log.is_verbose() {
+                log.info("holding", &format!("held by session {session} until Ctrl-C"));
             }
         }
         out.flush()?;
@@ -346,23 +351,23 @@ impl Args {
     }
 
     /// What may have been meant, if there is no such command.
-    fn hint(&self, trouble: Trouble) -> Trouble {
-        let (Trouble::NotFound(text), Some(program)) = (&trouble, self.command.first()) else {
-            return trouble;
+    fn hint(&self, error: ServiceError) -> ServiceError {
+        let (ServiceError::NotFound(text), Some(program)) = (&error, self.command.first()) else {
+            return error;
         };
         let program = program.to_string_lossy();
         let names = self.names.join(" ");
         let hint = match (self.names.as_slice(), self.command.as_slice()) {
             ([_], [_]) => format!("for two locks, `conclave lock {names} --and {program}`"),
-            ([_], _) => return trouble,
+            ([_], _) => return error,
             ([first, rest @ ..], _) => format!(
                 "what stands before -- are locks; for one lock and a command with -- in it, \
                  `conclave lock {first} -- {} -- {program}`",
                 rest.join(" "),
             ),
-            _ => return trouble,
+            _ => return error,
         };
-        Trouble::NotFound(format!("{text}; {hint}"))
+        ServiceError::NotFound(format!("{text}; {hint}"))
     }
 
     fn subject(&self) -> String {
@@ -370,7 +375,7 @@ impl Args {
     }
 
     fn lost(&self, why: &str, then: &str) -> Failure {
-        Trouble::Lost(format!("{} was lost: {why}{then}", self.subject())).into()
+        ServiceError::Lost(format!("{} was lost: {why}{then}", self.subject())).into()
     }
 
     fn wants(&self) -> impl Iterator<Item = Want> {
@@ -387,7 +392,7 @@ impl Args {
         client: &Client,
         session: &Session,
         patience: &Patience,
-        voice: &Voice,
+        log: &Log,
     ) -> Result<Guard, Error> {
         let (waits, queued) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
         let told = (waits.clone(), queued.clone());
@@ -402,11 +407,11 @@ impl Args {
             acquire = acquire.reentrant();
         }
         let told = async {
-            if !voice.is_verbose() && !std::io::stderr().is_terminal() {
+            if !log.is_verbose() && !std::io::stderr().is_terminal() {
                 std::future::pending::<()>().await;
             }
             waits.notified().await;
-            self.tell_why(client, session.id(), voice).await
+            self.tell_why(client, session.id(), log).await
         };
         let acquired = async {
             match patience.bound(client, session.acquire(acquire)).await {
@@ -427,24 +432,24 @@ impl Args {
     fn not_acquired(&self, error: Error, patience: &Patience) -> Failure {
         let subject = self.subject();
         match error {
-            Error::Conflict(_) => Trouble::Conflict(format!(
+            Error::Conflict(_) => ServiceError::Conflict(format!(
                 "{subject} cannot be had at once; `conclave why {subject}` tells who has it"
             ))
             .into(),
-            Error::TimedOut => Trouble::TimedOut(format!(
+            Error::TimedOut => ServiceError::TimedOut(format!(
                 "{subject} could not be had within {}; `conclave why {subject}` tells who has it",
                 spell(self.timeout.unwrap_or_default()),
             ))
             .into(),
             Error::SessionLost(why) => {
-                Trouble::Lost(format!("gave up waiting for {subject}: {why}")).into()
+                ServiceError::Lost(format!("gave up waiting for {subject}: {why}")).into()
             }
             error => self.service.failure_within(error, patience),
         }
     }
 
-    /// Says who is in the way, and again when somebody else is.
-    async fn tell_why(&self, client: &Client, session: u64, voice: &Voice) -> Infallible {
+    /// Says which session is in the way, and again when another is.
+    async fn tell_why(&self, client: &Client, session: u64, log: &Log) -> Infallible {
         let mut said = String::new();
         loop {
             for name in &self.names() {
@@ -454,7 +459,7 @@ impl Args {
                 let line = format!("waiting: {now}");
                 let key = now.split(", for ").next().unwrap_or_default().to_owned();
                 if key != said {
-                    voice.say("waiting", &line);
+                    log.info("waiting", &line);
                     said = key;
                 }
             }

@@ -6,28 +6,19 @@ use conclave_client::view::{Holder, Lock, Mode};
 use serde_json::json;
 
 use crate::report::table;
-use crate::service::{ServiceArgs, age_ms, mode, text, who};
+use crate::service::{age_ms, mode, text, who};
 use crate::{Done, Failure, Terminal};
 
 /// What to know, for `--help`.
 pub const HELP: &str = "\
 Examples:
-  conclave locks              all that somebody holds or waits for
+  conclave locks              all that are held or waited for
   conclave locks backup/      those whose names begin so
   conclave locks --json | jq -r '.[] | select(.waiting > 0) | .name'";
 
-/// Flags of `conclave locks`.
-#[derive(Clone, Debug, clap::Args)]
-pub struct Args {
-    /// Only names that begin so
-    #[arg(default_value = "")]
-    pub prefix: String,
-    /// How a node is reached.
-    #[command(flatten)]
-    pub service: ServiceArgs,
-}
+pub use crate::service::ListArgs as Args;
 
-/// Lists the locks that somebody holds or waits for.
+/// Lists the locks that are held or waited for.
 pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<Done, Failure> {
     let locks = args.service.ask(async |client| client.locks(&args.prefix).await)?;
     if args.service.json {
@@ -46,7 +37,7 @@ pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<
         let waiting = lock.waiting.max(lock.waiters.len() as u64).to_string();
         let mut rows = lock.holders.iter().map(|holder| row(lock, holder)).collect::<Vec<_>>();
         if rows.is_empty() {
-            rows.push(["nobody", "", "", ""].map(str::to_owned));
+            rows.push(["none", "", "", ""].map(str::to_owned));
         }
         let unlisted = lock.holding.saturating_sub(lock.holders.len() as u64);
         if unlisted > 0 {

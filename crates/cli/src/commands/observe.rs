@@ -54,7 +54,7 @@ fn print(leader: &Leader, json: bool, out: &mut dyn Write) -> Result<(), Failure
     }
     let election = paint(NAME, text(&leader.election));
     let Some(leads) = &leader.leader else {
-        writeln!(out, "{election}: {}", paint(DIM, "nobody leads"))?;
+        writeln!(out, "{election}: {}", paint(DIM, "no leader"))?;
         return Ok(());
     };
     let (name, term, since) = (who(leads.who.as_ref()), leads.term, age_ms(leads.for_ms));

@@ -27,7 +27,7 @@ is left). Only fencing tokens stop that one. Without haste, end the command itse
 pub struct Release {
     /// The lock
     pub name: String,
-    /// Yes, take it from whoever holds it
+    /// Yes, take it from its holders
     #[arg(long, env = "CONCLAVE_FORCE")]
     pub force: bool,
     /// Only from the holder with this token
@@ -41,17 +41,17 @@ pub struct Release {
     pub service: ServiceArgs,
 }
 
-/// Takes a lock from whoever holds it.
+/// Takes a lock from its holders.
 pub fn release(args: &Release, out: &mut dyn Write) -> Result<Done, Failure> {
     let Release { name, force, token, reason, service } = args;
     if !force {
         return Err(Failure::Usage(format!(
             "only its holder releases {name:?} as a matter of course; add --force to take it from \
-             whoever that is"
+             its holders"
         )));
     }
     service.ask(async |client| client.force_release(name, *token, reason).await)?;
-    done(service, &format!("{} was taken from whoever held it", text(name)), out)
+    done(service, &format!("{} was taken from its holders", text(name)), out)
 }
 
 /// What to know about `conclave expel`, for `--help`.

@@ -31,7 +31,7 @@ pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<
         return Ok(Done::Well);
     }
     if sessions.is_empty() {
-        writeln!(out, "nobody is there")?;
+        writeln!(out, "no sessions")?;
         return Ok(Done::Well);
     }
     let mut table = table(terminal);

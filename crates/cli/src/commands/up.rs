@@ -21,7 +21,7 @@ use tracing::{error, info, warn};
 
 use self::logging::LogArgs;
 use self::systemd::Manager;
-use crate::service::{AWAKE, Signals, Trouble, one_thread, plural};
+use crate::service::{IDLE_SPINNER, ServiceError, Signals, one_thread, plural};
 use crate::terminal::{BOLD, DIM, paint};
 use crate::{Done, Failure, Terminal};
 
@@ -106,7 +106,7 @@ pub struct Args {
     /// Only let in who is known by a token of this file, which `conclave token` writes
     #[arg(long, value_name = "FILE", env = "CONCLAVE_TOKENS", help_heading = "Security")]
     pub tokens: Option<PathBuf>,
-    /// Let in anybody from anywhere, in the clear
+    /// Let in any client from anywhere, in the clear
     #[arg(long, env = "CONCLAVE_INSECURE", help_heading = "Security")]
     pub insecure: bool,
     /// What is logged, and how.
@@ -123,7 +123,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     found.next().ok_or_else(|| bad(String::new()))
 }
 
-/// Runs a node until somebody says to stop.
+/// Runs a node until a signal says to stop.
 pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<Done, Failure> {
     let runtime = one_thread()?;
     let log = args.log.start(terminal);
@@ -273,7 +273,7 @@ impl Args {
         let mut node = Options::new(&self.data);
         node.config = config;
         node.snapshot_every = self.snapshot_every;
-        node.awake = self.spin.then_some(AWAKE);
+        node.awake = self.spin.then_some(IDLE_SPINNER);
         let mut options = ServeOptions::new(node);
         options.listen = self.listen;
         options.bounds.connections = self.connections;
@@ -352,25 +352,25 @@ fn reachable(listens: SocketAddr) -> SocketAddr {
 
 fn failure(error: ServeError) -> Failure {
     let text = error.to_string();
-    let trouble = match error {
+    let failure = match error {
         ServeError::Open(..) | ServeError::Room { .. } => return Failure::Usage(text),
-        ServeError::Tls(_) | ServeError::Tokens { .. } => Trouble::Security(text),
-        ServeError::Listen { .. } => Trouble::Listen(format!("{text} with --listen")),
-        ServeError::Node(NodeError::InUse(_)) => Trouble::InUse(format!("{text} with --data")),
-        ServeError::Node(NodeError::Directory { .. }) => {
-            Trouble::Directory(format!("{text}; choose one that can be written to with --data"))
-        }
+        ServeError::Tls(_) | ServeError::Tokens { .. } => ServiceError::Security(text),
+        ServeError::Listen { .. } => ServiceError::Listen(format!("{text} with --listen")),
+        ServeError::Node(NodeError::InUse(_)) => ServiceError::InUse(format!("{text} with --data")),
+        ServeError::Node(NodeError::Directory { .. }) => ServiceError::Directory(format!(
+            "{text}; choose one that can be written to with --data"
+        )),
         ServeError::Node(
             NodeError::Log { error, .. }
             | NodeError::Snapshot { error, .. }
             | NodeError::Settings { error, .. },
-        ) if !is_corrupt(&error) => Trouble::Directory(text),
+        ) if !is_corrupt(&error) => ServiceError::Directory(text),
         ServeError::Node(
             NodeError::Log { .. } | NodeError::Snapshot { .. } | NodeError::Settings { .. },
-        ) => Trouble::Corrupt(text),
-        _ => Trouble::Stopped(text),
+        ) => ServiceError::Corrupt(text),
+        _ => ServiceError::Stopped(text),
     };
-    trouble.into()
+    failure.into()
 }
 
 /// Whether the contents of a file are to blame, and not that it cannot be opened.

@@ -90,8 +90,8 @@ fn print_lock(name: &str, lock: &Lock, out: &mut dyn Write) -> Result<(), Failur
     let holding = lock.holding.max(lock.holders.len() as u64);
     let waiting = lock.waiting.max(lock.waiters.len() as u64);
     match (holding, waiting) {
-        (0, _) => writeln!(out, "{name} is held by nobody")?,
-        (_, 0) => writeln!(out, "{name} is held, and nobody waits for it")?,
+        (0, _) => writeln!(out, "{name} is free")?,
+        (_, 0) => writeln!(out, "{name} is held, and no session waits for it")?,
         _ => writeln!(out, "{name} is held, and {} for it", wait_for(waiting))?,
     }
     for holder in &lock.holders {
@@ -115,7 +115,7 @@ fn print_lock(name: &str, lock: &Lock, out: &mut dyn Write) -> Result<(), Failur
 
 fn print_election(name: &str, election: &Election, out: &mut dyn Write) -> Result<(), Failure> {
     let Some(leads) = &election.leader else {
-        writeln!(out, "the election {name} is led by nobody")?;
+        writeln!(out, "the election {name} has no leader")?;
         return Ok(());
     };
     let (leader, since) = (who(leads.who.as_ref()), age_ms(leads.for_ms));

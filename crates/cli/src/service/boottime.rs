@@ -1,4 +1,4 @@
-//! The clock that leases are counted by: nobody sets it, it runs on while the machine sleeps, and all processes of
+//! The clock that leases are counted by: it cannot be set, it runs on while the machine sleeps, and all processes of
 //! the machine read the same.
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A command that is run, with all that it starts.
+//! A command that is run in a process group of its own, with a guard.
 
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader, Write};
@@ -18,11 +18,11 @@ use nix::unistd::Pid;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{sleep, timeout};
 
-use super::attend::Stay;
 use super::foreground::Foreground;
 use super::guard::{GUARD, Order, Report, has_members, own_program};
 use super::nested::Nest;
-use super::{Trouble, boottime, descriptors, spawn};
+use super::supervise::LeaseBudget;
+use super::{ServiceError, boottime, descriptors, spawn};
 
 /// A command in a process group of its own, with a guard that has started it.
 ///
@@ -34,7 +34,7 @@ pub(crate) struct Child {
     foreground: Option<Foreground>,
     /// It has had the terminal.
     has_terminal: bool,
-    /// Nothing is to be done to it any more.
+    /// The command is finished: it gets no signal any more.
     over: bool,
 }
 
@@ -48,19 +48,19 @@ struct Guard {
     until: Duration,
 }
 
-/// What a command and its guard have to do with others.
-pub(crate) struct Ties<'a> {
+/// How a command and its guard are tied to other processes.
+pub(crate) struct ChildOptions<'a> {
     /// If this process is killed, the guard ends this session.
     pub(crate) credentials: Option<Credentials>,
     /// Commands may be nested in it.
     pub(crate) nest: Option<&'a Nest>,
     /// It is itself nested: the guard's connection to the outer process.
-    pub(crate) tether: Option<OwnedFd>,
+    pub(crate) to_outer: Option<OwnedFd>,
 }
 
-/// What happens to a command.
+/// What has happened to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Happening {
+pub(crate) enum ChildEvent {
     /// It has ended, like that.
     Ended(ExitStatus),
     /// It was stopped, by Ctrl-Z perhaps.
@@ -79,21 +79,21 @@ impl Child {
     pub(crate) async fn spawn(
         command: &[OsString],
         environment: Vec<(&'static str, String)>,
-        stay: Stay,
-        ties: Ties<'_>,
+        budget: LeaseBudget,
+        child_options: ChildOptions<'_>,
         remaining: impl Fn() -> Duration,
-    ) -> Result<Self, Trouble> {
+    ) -> Result<Self, ServiceError> {
         let Some(program) = command.first() else {
-            return Err(Trouble::NotFound("there is no command".to_owned()));
+            return Err(ServiceError::NotFound("there is no command".to_owned()));
         };
         let unguarded = |error: io::Error| {
-            Trouble::NotExecutable(format!(
+            ServiceError::NotExecutable(format!(
                 "the process that guards the command cannot be started: {error}"
             ))
         };
-        let Ties { credentials, nest, tether } = ties;
-        let mut guard = Guard::start(environment, stay, tether).map_err(unguarded)?;
-        guard.vouch(&remaining);
+        let ChildOptions { credentials, nest, to_outer } = child_options;
+        let mut guard = Guard::start(environment, budget, to_outer).map_err(unguarded)?;
+        guard.report_lease(&remaining);
         if let Some(credentials) = credentials {
             guard.order(&Order::Release(credentials));
         }
@@ -106,12 +106,12 @@ impl Child {
             Some(Report::Failed(errno)) => {
                 return Err(unguarded(io::Error::from_raw_os_error(errno)));
             }
-            _ => return Err(Trouble::never_guarded()),
+            _ => return Err(ServiceError::never_guarded()),
         };
         let foreground = Foreground::find();
         let has_terminal = foreground.as_ref().is_some_and(|terminal| terminal.give(group));
         let mut child = Self { guard, group, foreground, has_terminal, over: false };
-        child.vouch(&remaining);
+        child.report_lease(&remaining);
         child.guard.order(&Order::Go);
         match child.guard.reports.recv().await {
             Some(Report::Started) => Ok(child),
@@ -124,15 +124,15 @@ impl Child {
         }
     }
 
-    /// Waits for something to happen to it.
-    pub(crate) async fn happening(&mut self) -> Happening {
+    /// Waits for the next event.
+    pub(crate) async fn event(&mut self) -> ChildEvent {
         loop {
             return match self.guard.reports.recv().await {
-                Some(Report::Ended(status)) => Happening::Ended(ExitStatus::from_raw(status)),
-                Some(Report::Stopped) => Happening::Stopped,
-                Some(Report::Overdue) => Happening::Overdue,
+                Some(Report::Ended(status)) => ChildEvent::Ended(ExitStatus::from_raw(status)),
+                Some(Report::Stopped) => ChildEvent::Stopped,
+                Some(Report::Overdue) => ChildEvent::Overdue,
                 Some(_) => continue,
-                None => Happening::Unguarded,
+                None => ChildEvent::Unguarded,
             };
         }
     }
@@ -164,9 +164,9 @@ impl Child {
         self.has_terminal
     }
 
-    /// It may go on for as long as this remains, whatever happens to this program.
-    pub(crate) fn vouch(&mut self, remaining: impl FnOnce() -> Duration) {
-        self.guard.vouch(remaining);
+    /// Tells the guard how much of the lease remains.
+    pub(crate) fn report_lease(&mut self, remaining: impl FnOnce() -> Duration) {
+        self.guard.report_lease(remaining);
     }
 
     /// Ends all of its group, and waits until that has happened.
@@ -205,14 +205,14 @@ impl Drop for Child {
 impl Guard {
     fn start(
         environment: Vec<(&'static str, String)>,
-        stay: Stay,
-        tether: Option<OwnedFd>,
+        budget: LeaseBudget,
+        to_outer: Option<OwnedFd>,
     ) -> io::Result<Self> {
         let (line, theirs) = UnixStream::pair()?;
         let reports = line.try_clone()?;
         let mut program = own_program(GUARD);
         program
-            .args([stay.grace, stay.margin()].map(|span| span.as_nanos().to_string()))
+            .args([budget.grace, budget.margin()].map(|span| span.as_nanos().to_string()))
             .envs(environment)
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .process_group(0);
@@ -221,7 +221,7 @@ impl Guard {
         drop(program);
         let input = io::stdin();
         let files: Vec<_> =
-            [input.as_fd()].into_iter().chain(tether.as_ref().map(AsFd::as_fd)).collect();
+            [input.as_fd()].into_iter().chain(to_outer.as_ref().map(AsFd::as_fd)).collect();
         // If it is gone already, that is found out by its silence.
         let _ = descriptors::send(&line, &files);
         let number = Pid::from_raw(i32::try_from(process.id()).expect("a process has a number"));
@@ -246,7 +246,7 @@ impl Guard {
         let _ = self.line.write_all(order.line().as_bytes());
     }
 
-    fn vouch(&mut self, remaining: impl FnOnce() -> Duration) {
+    fn report_lease(&mut self, remaining: impl FnOnce() -> Duration) {
         let until = boottime::end_of(remaining);
         // What has changed by less is how long it took to say.
         if until > self.until + Duration::from_millis(10) {
@@ -280,8 +280,8 @@ fn keep_going(guard: Pid) {
     }
 }
 
-/// Whether there is such a command, before anybody waits for a lock to run it with.
-pub(crate) fn find(program: &OsStr) -> Result<(), Trouble> {
+/// Whether there is such a command, before a lock is waited for to run it with.
+pub(crate) fn find(program: &OsStr) -> Result<(), ServiceError> {
     let path = Path::new(program);
     if path.components().count() > 1 || program.as_encoded_bytes().contains(&b'/') {
         return match path.metadata() {
@@ -300,15 +300,15 @@ pub(crate) fn find(program: &OsStr) -> Result<(), Trouble> {
     Err(cannot(program, &io::ErrorKind::NotFound.into()))
 }
 
-fn cannot(program: &OsStr, error: &io::Error) -> Trouble {
+fn cannot(program: &OsStr, error: &io::Error) -> ServiceError {
     let program = program.to_string_lossy();
     match error.kind() {
-        io::ErrorKind::NotFound => Trouble::NotFound(format!(
+        io::ErrorKind::NotFound => ServiceError::NotFound(format!(
             "there is no command {program:?}; for a line of shell, run sh -c '…'"
         )),
         io::ErrorKind::PermissionDenied => {
-            Trouble::NotExecutable(format!("{program:?} is not executable; try chmod +x"))
+            ServiceError::NotExecutable(format!("{program:?} is not executable; try chmod +x"))
         }
-        _ => Trouble::NotExecutable(format!("{program:?} cannot be run: {error}")),
+        _ => ServiceError::NotExecutable(format!("{program:?} cannot be run: {error}")),
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use conclave_api::DEFAULT_ADDRESS;
 use conclave_client::{Client, Error, Options, Secret, Tls};
 
-use super::{Patience, Trouble, span, spell, wait};
+use super::{Patience, ServiceError, span, spell, wait};
 use crate::Failure;
 
 /// How a node is reached, and how to print.
@@ -24,7 +24,7 @@ pub struct ServiceArgs {
     #[arg(long, value_name = "FILE", env = "CONCLAVE_AUTH_TOKEN_FILE")]
     #[arg(help_heading = "Connection")]
     pub auth_token_file: Option<PathBuf>,
-    /// Send the token in the clear, to other machines, too: where nobody else can listen in
+    /// Send the token in the clear, to other machines, too: where no other can listen in
     #[arg(long, env = "CONCLAVE_INSECURE_TOKEN", help_heading = "Connection")]
     pub insecure_token: bool,
     /// The certificate authority of the nodes, in PEM: use TLS
@@ -53,6 +53,17 @@ pub struct ServiceArgs {
 const AUTH_TOKEN: &str = "CONCLAVE_AUTH_TOKEN";
 /// All variables by which a token may be given.
 pub(super) const AUTH_TOKENS: [&str; 2] = [AUTH_TOKEN, "CONCLAVE_AUTH_TOKEN_FILE"];
+
+/// Flags of `conclave locks` and `conclave elections`.
+#[derive(Clone, Debug, clap::Args)]
+pub struct ListArgs {
+    /// Only names that begin so
+    #[arg(default_value = "")]
+    pub prefix: String,
+    /// How a node is reached.
+    #[command(flatten)]
+    pub service: ServiceArgs,
+}
 
 impl ServiceArgs {
     /// Connects to a node.
@@ -173,43 +184,44 @@ impl ServiceArgs {
     pub(crate) fn failure_within(&self, error: Error, patience: &Patience) -> Failure {
         let limit =
             patience.stated().map_or(self.connect_timeout, |it| it.min(self.connect_timeout));
-        let trouble = match error {
+        let failure = match error {
             Error::BadOptions(why) => return Failure::Usage(why),
-            Error::Unreachable(why) => Trouble::Unreachable(format!(
+            Error::Unreachable(why) => ServiceError::Unreachable(format!(
                 "no node answers at {} within {} ({why}); is one running? start one with \
                  `conclave up`, or say where it is with --endpoints",
                 self.endpoints,
                 spell(limit),
             )),
-            Error::Unavailable(why) => Trouble::Unavailable(format!(
+            Error::Unavailable(why) => ServiceError::Unavailable(format!(
                 "a node answers at {}, but cannot do that now: {why}; `conclave status` tells how it does",
                 self.endpoints,
             )),
-            Error::Untrusted(why) => {
-                Trouble::Certificate(format!("no secure connection to {}: {why}", self.endpoints))
-            }
-            Error::Unauthenticated(why) => Trouble::Refused(format!(
+            Error::Untrusted(why) => ServiceError::Certificate(format!(
+                "no secure connection to {}: {why}",
+                self.endpoints
+            )),
+            Error::Unauthenticated(why) => ServiceError::Refused(format!(
                 "not let in: {why}; show a token with --auth-token-file or {AUTH_TOKEN}"
             )),
-            Error::Forbidden(why) => Trouble::Refused(format!("not allowed: {why}")),
-            Error::SessionLost(_) | Error::Lost(_) => Trouble::Lost(error.to_string()),
-            Error::Conflict(why) => Trouble::Conflict(why),
-            Error::TimedOut => Trouble::TimedOut(error.to_string()),
+            Error::Forbidden(why) => ServiceError::Refused(format!("not allowed: {why}")),
+            Error::SessionLost(_) | Error::Lost(_) => ServiceError::Lost(error.to_string()),
+            Error::Conflict(why) => ServiceError::Conflict(why),
+            Error::TimedOut => ServiceError::TimedOut(error.to_string()),
             Error::Deadlock { message, .. } | Error::GiveWay { message, .. } => {
-                Trouble::Deadlock(message)
+                ServiceError::Deadlock(message)
             }
-            // Whoever answers there speaks something else.
+            // What answers there is no node.
             Error::Refused { message, .. } if message.contains("h2 protocol error") => {
-                Trouble::Unreachable(format!(
+                ServiceError::Unreachable(format!(
                     "no node answers at {} in the clear ({message}); if it uses TLS, say whom to trust \
                      with --ca",
                     self.endpoints,
                 ))
             }
-            Error::Refused { code, message } => Trouble::RefusedWith { code, message },
-            error => Trouble::Refused(error.to_string()),
+            Error::Refused { code, message } => ServiceError::RefusedWith { code, message },
+            error => ServiceError::Refused(error.to_string()),
         };
-        trouble.into()
+        failure.into()
     }
 }
 

@@ -1,4 +1,4 @@
-//! To hand open files to another process, and not to keep those of another open.
+//! Passes open files to another process over a socket, and closes inherited ones.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;

@@ -1,4 +1,4 @@
-//! Whose the terminal is.
+//! The foreground process group of the terminal.
 
 use std::fs::File;
 

@@ -181,7 +181,7 @@ struct Guard {
     /// The command was sent SIGKILL, because it was not to live any longer or the lease had ended.
     overdue: bool,
     /// If the command is nested: where to say that it is dead, if it was killed, until that is said.
-    tether: Option<UnixStream>,
+    to_outer: Option<UnixStream>,
 }
 
 /// What is guarded.
@@ -222,9 +222,9 @@ pub(crate) fn guard(arguments: &[String]) -> ExitCode {
         }
         let _ = told.send(Event::Alone);
     });
-    let tether = files.next().map(UnixStream::from);
+    let to_outer = files.next().map(UnixStream::from);
     // Both ends of it are open for as long as the guard lives, and with them what the nested command was granted.
-    if let Some(hears) = tether.as_ref().and_then(|tether| tether.try_clone().ok()) {
+    if let Some(hears) = to_outer.as_ref().and_then(|to_outer| to_outer.try_clone().ok()) {
         let told = tell.clone();
         thread::spawn(move || {
             for _ in BufReader::new(hears).lines().map_while(Result::ok) {
@@ -250,9 +250,9 @@ pub(crate) fn guard(arguments: &[String]) -> ExitCode {
         inherited,
         killed: false,
         overdue: false,
-        tether,
+        to_outer,
     };
-    guard.stay(input);
+    guard.watch(input);
     ExitCode::SUCCESS
 }
 
@@ -266,7 +266,7 @@ impl Guard {
         let _ = self.line.write_all(report.line().as_bytes());
     }
 
-    fn stay(mut self, input: OwnedFd) {
+    fn watch(mut self, input: OwnedFd) {
         let mut input = Some(input);
         loop {
             let left = self.late().saturating_sub(now());
@@ -308,15 +308,15 @@ impl Guard {
     /// After a kill: tells the outer process that nothing of the command runs any more, as soon as that is so. The
     /// program that started this one may be stopped, and could not.
     fn is_said_dead(&mut self) -> bool {
-        let Some(tether) = &mut self.tether else { return true };
+        let Some(to_outer) = &mut self.to_outer else { return true };
         let command = self.command.as_ref().filter(|command| !command.reaped);
         if command.is_some_and(|command| has_members(command.process)) {
             return false;
         }
         // If the outer process is gone, there is nothing to give back.
-        let _ = tether.write_all(dead().as_bytes());
+        let _ = to_outer.write_all(dead().as_bytes());
         // The thread that listens has the same connection, and keeps it open.
-        self.tether = None;
+        self.to_outer = None;
         true
     }
 
@@ -497,7 +497,7 @@ pub(crate) fn become_command(arguments: &[OsString]) -> ExitCode {
     let _ = set_name(c"lock-command");
     let [guard, program, arguments @ ..] = arguments else { return ExitCode::from(2) };
     let Ok(line) = descriptors::own_socket() else { return gone };
-    // Whoever is the parent now is the guard, or the guard is gone already.
+    // The parent is the guard, unless the guard is gone already.
     let guarded = set_pdeathsig(Signal::SIGKILL).is_ok();
     if !guarded || OsStr::new(&getppid().to_string()) != guard {
         return gone;

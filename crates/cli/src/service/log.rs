@@ -5,16 +5,16 @@ use serde_json::{Value, json};
 use super::ServiceArgs;
 use crate::Terminal;
 
-/// What a command says while it is at work: lines on standard error, for standard output may be its child's.
-pub(crate) struct Voice {
+/// The messages of a command while it is at work: lines on standard error, since standard output may be its child's.
+pub(crate) struct Log {
     terminal: Terminal,
     subject: String,
     json: bool,
     verbose: bool,
 }
 
-impl Voice {
-    /// A voice that speaks of something.
+impl Log {
+    /// The log of a command about its subject, a lock or an election.
     pub(crate) fn new(
         terminal: &Terminal,
         subject: String,
@@ -24,26 +24,26 @@ impl Voice {
         Self { terminal: *terminal, subject, json: args.json, verbose }
     }
 
-    /// Whether somebody wants to hear of everything.
+    /// Whether debugging messages are written.
     pub(crate) fn is_verbose(&self) -> bool {
         self.verbose
     }
 
-    /// Says something that matters.
-    pub(crate) fn say(&self, event: &str, text: &str) {
+    /// Writes a message.
+    pub(crate) fn info(&self, event: &str, text: &str) {
         self.tell(json!({ "event": event, "message": text }));
     }
 
-    /// Says something to those who want to hear of everything.
-    pub(crate) fn verbosely(&self, event: &str, text: &str) {
+    /// Writes a message if `--verbose` was given.
+    pub(crate) fn debug(&self, event: &str, text: &str) {
         if self.verbose {
-            self.say(event, text);
+            self.info(event, text);
         }
     }
 
     fn tell(&self, mut value: Value) {
         let subject = &self.subject;
-        // Standard error may be closed; then there is nobody to tell.
+        // Standard error may be closed; then the message is lost.
         let mut out = self.terminal.stderr();
         let _ = if self.json {
             value["name"] = json!(subject);

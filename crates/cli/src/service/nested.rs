@@ -31,7 +31,7 @@ const PLACE: &str = "CONCLAVE_NEST";
 /// What a nested process says.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Ask {
+enum Request {
     /// It is there, within this branch, and would use such a node.
     Hello {
         parent: u64,
@@ -42,20 +42,20 @@ enum Ask {
         branch: u64,
     },
     Acquire {
-        wants: Vec<Wanted>,
+        wants: Vec<WantedLock>,
         timeout_ms: Option<u64>,
         reentrant: bool,
     },
-    Campaign(Stands),
+    Campaign(Candidate),
     /// Gives back what it was granted: its command has ended.
     Release,
-    /// The guard says after [`Tell::Kill`]: nothing of its command runs any more.
+    /// The guard says after [`Message::Kill`]: nothing of its command runs any more.
     Dead,
 }
 
 /// A lock, and how it is wanted.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedLock {
     pub(crate) lock: String,
     pub(crate) shared: bool,
     pub(crate) permits: Option<(u32, u32)>,
@@ -63,7 +63,7 @@ pub(crate) struct Wanted {
 
 /// What a candidate offers and wants.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Stands {
+pub(crate) struct Candidate {
     pub(crate) election: String,
     pub(crate) rank: i64,
     pub(crate) preempt: bool,
@@ -75,7 +75,7 @@ pub(crate) struct Stands {
 /// What the outer process says.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Tell {
+enum Message {
     /// It is one of this session, which lasts until then by the clock of the machine.
     Welcome {
         branch: u64,
@@ -106,13 +106,13 @@ enum Tell {
     /// It is to be given back within so many milliseconds.
     Yield(u64),
     /// All is over for good: what runs has to end at once, and nothing is granted any more. Only
-    /// [`Ask::Release`] is still heard.
+    /// [`Request::Release`] is still heard.
     Kill,
 }
 
-impl From<Wanted> for Want {
-    fn from(wanted: Wanted) -> Self {
-        let Wanted { lock, shared, permits } = wanted;
+impl From<WantedLock> for Want {
+    fn from(wanted: WantedLock) -> Self {
+        let WantedLock { lock, shared, permits } = wanted;
         match permits {
             Some((take, of)) => Self::permits(lock, take, of),
             None if shared => Self::shared(lock),
@@ -123,7 +123,7 @@ impl From<Wanted> for Want {
 
 /// What a guard says on its connection when its command was killed and nothing of it runs any more.
 pub(super) fn dead() -> String {
-    line(&Ask::Dead)
+    line(&Request::Dead)
 }
 
 /// By which a nested process knows that what it asked for cannot be had any more, for the outer one has to end.

@@ -1,4 +1,4 @@
-//! For how long a user is ready to wait, from the start of the command.
+//! How long a user is ready to wait (`--timeout`, `--try`), from the start of the command.
 
 use std::future::{Future, pending};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! A process that gives back what a session holds, when the one that held it cannot wait for a node.
+//! A background process that ends a session when no node answers the process that had it.
 
 use std::io::{Read, Write};
 use std::process::{ExitCode, Stdio};

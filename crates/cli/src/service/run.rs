@@ -1,4 +1,4 @@
-//! To run a command for what a session holds, with all that is nested in it.
+//! Runs a command under a lock or a leadership, with the commands nested in it.
 
 use std::ffi::OsString;
 use std::pin::Pin;
@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use conclave_client::{Client, Loss, Session};
 
-use super::child::{Child, Ties};
+use super::child::{Child, ChildOptions};
 use super::nested::Nest;
-use super::{Attended, Holding, ServiceArgs, Signals, Stay, Trouble, Voice, attend, silence};
+use super::{
+    Holding, LeaseBudget, Log, ServiceArgs, ServiceError, Signals, Supervised, silence, supervise,
+};
 
 /// What a command is run with.
 pub(crate) struct Run<'a> {
     pub(crate) command: &'a [OsString],
     pub(crate) environment: Vec<(&'static str, String)>,
-    pub(crate) stay: Stay,
+    pub(crate) budget: LeaseBudget,
     pub(crate) service: &'a ServiceArgs,
     pub(crate) client: &'a Client,
     pub(crate) session: &'a Session,
@@ -27,31 +29,35 @@ pub(crate) struct Run<'a> {
 impl Run<'_> {
     /// Runs it until it has ended. If it did not end by itself, nothing that is nested in it is left either, unless a
     /// signal has ended the wait for that ([`Nest::abandoned`]).
-    pub(crate) async fn run(self, signals: &mut Signals) -> Result<(Attended, Nest), Trouble> {
-        let Run { command, mut environment, stay, service, client, session, lost, asked_back } =
+    pub(crate) async fn run(
+        self,
+        signals: &mut Signals,
+    ) -> Result<(Supervised, Nest), ServiceError> {
+        let Run { command, mut environment, budget, service, client, session, lost, asked_back } =
             self;
         let nest = Nest::open(session, service.fingerprint()).map_err(|error| {
-            Trouble::NotExecutable(format!("cannot listen for nested commands: {error}"))
+            ServiceError::NotExecutable(format!("cannot listen for nested commands: {error}"))
         })?;
         environment.push(nest.environment());
         let remaining = || session.remaining();
-        let ties = Ties { credentials: session.credentials(), nest: Some(&nest), tether: None };
-        let child = Child::spawn(command, environment, stay, ties, remaining).await?;
+        let child_options =
+            ChildOptions { credentials: session.credentials(), nest: Some(&nest), to_outer: None };
+        let child = Child::spawn(command, environment, budget, child_options, remaining).await?;
         let lost = Box::pin(async { lost.await.to_string() });
         let silence = || silence(client);
         let holding = Holding { remaining: &remaining, silence: &silence, lost, asked_back };
-        let attended = attend(child, signals, stay, holding).await;
-        if !matches!(attended, Attended::Ended { .. }) {
+        let outcome = supervise(child, signals, budget, holding).await;
+        if !matches!(outcome, Supervised::Ended { .. }) {
             nest.kill(signals).await;
         }
-        Ok((attended, nest))
+        Ok((outcome, nest))
     }
 }
 
 /// Waits for nested commands that a command has left in the background, until a signal says to stop.
-pub(crate) async fn outlast(nest: &Nest, signals: &mut Signals, voice: &Voice) {
+pub(crate) async fn wait_for_nested(nest: &Nest, signals: &mut Signals, log: &Log) {
     let told = tokio::select! {
-        () = nest.outlast(voice) => false,
+        () = nest.wait_for_nested(log) => false,
         _ = signals.stop() => true,
     };
     if told {

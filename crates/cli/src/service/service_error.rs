@@ -3,8 +3,8 @@ use thiserror::Error;
 /// Why a command of the lock service could not do what was asked.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
-pub enum Trouble {
-    /// Somebody else has it.
+pub enum ServiceError {
+    /// Another session holds or leads it.
     Conflict(String),
     /// It could not be had in time.
     TimedOut(String),
@@ -46,7 +46,7 @@ pub enum Trouble {
     NotFound(String),
 }
 
-impl Trouble {
+impl ServiceError {
     /// What a command was run for is given up, because its guard was killed.
     pub(crate) fn unguarded(subject: &str) -> Self {
         Self::Lost(format!(

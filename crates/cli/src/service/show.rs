@@ -1,4 +1,4 @@
-//! How people, times and waits are shown.
+//! Formats names, times and waits for people.
 
 use std::time::Duration;
 
@@ -22,9 +22,9 @@ pub(crate) fn age_ms(millis: u64) -> String {
     age(Duration::from_millis(millis))
 }
 
-/// Somebody.
+/// A thread of control with the names of its session.
 pub(crate) fn who(who: Option<&Who>) -> String {
-    let Some(Who { session, owner, name, host }) = who else { return "somebody".to_owned() };
+    let Some(Who { session, owner, name, host }) = who else { return "a session".to_owned() };
     let thread = if *owner == 0 { String::new() } else { format!(", thread {owner}") };
     format!("{}@{} (session {session}{thread})", text(name), text(host))
 }

@@ -1,4 +1,4 @@
-//! Signals that come to this program.
+//! Signals to this program.
 
 use std::fs;
 use std::io;

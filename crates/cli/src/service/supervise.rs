@@ -1,4 +1,4 @@
-//! To see to it that a command ends before another may have what it was run for.
+//! Supervises a command: it has ended before another session may hold its lock or lead its election.
 
 use std::pin::Pin;
 use std::process::ExitStatus;
@@ -8,14 +8,14 @@ use conclave_client::Loss;
 use nix::sys::signal::Signal;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
-use super::child::{Child, Happening};
+use super::child::{Child, ChildEvent};
 use super::signals::Signals;
 use super::spell;
 use crate::Failure;
 
-/// How long a session lives unrenewed, and how long a command may take to end.
+/// The time-to-live of a session, and how much of it is for the command to end.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stay {
+pub(crate) struct LeaseBudget {
     pub(crate) ttl: Duration,
     pub(crate) grace: Duration,
 }
@@ -23,24 +23,26 @@ pub(crate) struct Stay {
 /// However long a session lives, no more than that is set aside at its end, unless told otherwise.
 const LONGEST: Duration = Duration::from_secs(60);
 
-impl Stay {
+impl LeaseBudget {
     /// A fifth of the time-to-live is for the command to end, a minute at most, unless told otherwise. No more than half of it
     /// may be: the rest is to renew it in.
     pub(crate) fn new(ttl: Duration, grace: Option<Duration>) -> Result<Self, Failure> {
-        let stay = Self { ttl, grace: grace.unwrap_or_else(|| (ttl / 5).min(LONGEST)) };
-        if stay.grace + stay.margin() > ttl / 2 {
+        let budget = Self { ttl, grace: grace.unwrap_or_else(|| (ttl / 5).min(LONGEST)) };
+        if budget.grace + budget.margin() > ttl / 2 {
             let enough = Duration::from_millis(
-                u64::try_from((stay.grace * 16 / 7).as_millis()).unwrap_or(u64::MAX).div_ceil(100)
+                u64::try_from((budget.grace * 16 / 7).as_millis())
+                    .unwrap_or(u64::MAX)
+                    .div_ceil(100)
                     * 100,
             );
             return Err(Failure::Usage(format!(
                 "a command that may take --grace {} to end has to be told long before its lease ends; \
                  for that --ttl has to be {} or more",
-                spell(stay.grace),
+                spell(budget.grace),
                 spell(enough),
             )));
         }
-        Ok(stay)
+        Ok(budget)
     }
 
     /// How long before the end of a lease the command is to be dead.
@@ -54,7 +56,7 @@ impl Stay {
     }
 }
 
-/// What a command is run for.
+/// The lock or leadership that a command is run for.
 pub(crate) struct Holding<'a> {
     /// How much of the lease remains.
     pub(crate) remaining: &'a (dyn Fn() -> Duration + Sync),
@@ -66,14 +68,14 @@ pub(crate) struct Holding<'a> {
     pub(crate) asked_back: Pin<Box<dyn Future<Output = Duration> + Send>>,
 }
 
-/// What came of it.
+/// How a supervised command has ended.
 #[derive(Debug)]
-pub(crate) enum Attended {
+pub(crate) enum Supervised {
     /// The command has ended by itself.
     Ended {
         /// How.
         status: ExitStatus,
-        /// It had the terminal, so that whatever was typed came to it only.
+        /// It had the terminal, so that keys such as Ctrl-C came to it only.
         had_terminal: bool,
     },
     /// It was ended, because this was lost.
@@ -88,15 +90,15 @@ pub(crate) enum Attended {
 const OVERDUE: &str = "the guard of the command was not told in time that the lease was renewed \
                        (is this machine overloaded, or was this program stopped?)";
 
-/// Stays with a command until it has ended.
-pub(crate) async fn attend(
+/// Waits for the end of a command, or ends it when it may hold no longer.
+pub(crate) async fn supervise(
     mut child: Child,
     signals: &mut Signals,
-    stay: Stay,
+    budget: LeaseBudget,
     holding: Holding<'_>,
-) -> Attended {
+) -> Supervised {
     let Holding { remaining, silence, mut lost, mut asked_back } = holding;
-    let mut look = interval((stay.ttl / 64).max(Duration::from_millis(1)));
+    let mut look = interval((budget.ttl / 64).max(Duration::from_millis(1)));
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
@@ -104,49 +106,49 @@ pub(crate) async fn attend(
             why = &mut lost => {
                 // It may be another's by now.
                 child.kill().await;
-                return Attended::Lost(why);
+                return Supervised::Lost(why);
             }
             // Before what would end it: a command that has ended by itself has not given way.
-            happening = child.happening() => match happening {
+            event = child.event() => match event {
                 // This program may have slept all along.
-                Happening::Ended(_) if remaining().is_zero() => {
+                ChildEvent::Ended(_) if remaining().is_zero() => {
                     child.kill().await;
-                    return Attended::Lost(Loss::Expired.to_string());
+                    return Supervised::Lost(Loss::Expired.to_string());
                 }
-                Happening::Ended(status) => {
+                ChildEvent::Ended(status) => {
                     let had_terminal = child.has_terminal();
                     child.finish().await;
-                    return Attended::Ended { status, had_terminal };
+                    return Supervised::Ended { status, had_terminal };
                 }
-                Happening::Stopped => child.stop_with_it(),
-                Happening::Overdue => {
+                ChildEvent::Stopped => child.stop_with_it(),
+                ChildEvent::Overdue => {
                     child.kill().await;
-                    return Attended::Lost(OVERDUE.to_owned());
+                    return Supervised::Lost(OVERDUE.to_owned());
                 }
-                Happening::Unguarded => {
+                ChildEvent::Unguarded => {
                     child.kill().await;
-                    return Attended::Unguarded;
+                    return Supervised::Unguarded;
                 }
             },
             _ = look.tick() => {
                 let left = remaining();
                 if left.is_zero() {
                     child.kill().await;
-                    return Attended::Lost(Loss::Expired.to_string());
+                    return Supervised::Lost(Loss::Expired.to_string());
                 }
-                if left < stay.reserve() {
-                    let within = stay.grace.min(left.saturating_sub(stay.margin()));
+                if left < budget.reserve() {
+                    let within = budget.grace.min(left.saturating_sub(budget.margin()));
                     let why = silence();
                     end(child, signals, within).await;
-                    return Attended::Lost(why);
+                    return Supervised::Lost(why);
                 }
-                child.vouch(remaining);
+                child.report_lease(remaining);
             }
             within = &mut asked_back => {
                 let left = within.min(remaining());
-                let within = stay.grace.min(left.saturating_sub(stay.margin()));
+                let within = budget.grace.min(left.saturating_sub(budget.margin()));
                 end(child, signals, within).await;
-                return Attended::GaveWay;
+                return Supervised::GaveWay;
             }
             signal = signals.next() => match signal {
                 Signal::SIGCONT if !remaining().is_zero() => child.go_on(),
@@ -168,8 +170,8 @@ async fn end(mut child: Child, signals: &mut Signals, within: Duration) {
         tokio::select! {
             biased;
             () = &mut late => break,
-            happening = child.happening() => {
-                if happening != Happening::Stopped {
+            event = child.event() => {
+                if event != ChildEvent::Stopped {
                     break;
                 }
             }
@@ -186,11 +188,11 @@ mod tests {
     #[test]
     fn there_is_time_to_renew_and_time_to_end() {
         let seconds = Duration::from_secs;
-        let stay = Stay::new(seconds(15), None).expect("it fits");
-        assert_eq!(stay.grace, seconds(3));
-        assert!(Stay::new(seconds(16), Some(seconds(7))).is_ok());
-        let error = Stay::new(seconds(10), Some(seconds(7))).expect_err("it does not fit");
+        let budget = LeaseBudget::new(seconds(15), None).expect("it fits");
+        assert_eq!(budget.grace, seconds(3));
+        assert!(LeaseBudget::new(seconds(16), Some(seconds(7))).is_ok());
+        let error = LeaseBudget::new(seconds(10), Some(seconds(7))).expect_err("it does not fit");
         assert!(error.to_string().contains("--ttl has to be 16s or more"), "{error}");
-        assert!(Stay::new(Duration::ZERO, None).is_ok(), "the node refuses that by itself");
+        assert!(LeaseBudget::new(Duration::ZERO, None).is_ok(), "the node refuses that by itself");
     }
 }

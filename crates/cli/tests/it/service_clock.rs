@@ -63,7 +63,7 @@ fn told(file: &Path) -> Option<i64> {
     fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// Waits until the lease of somebody who is gone has ended, though nobody announced anything.
+/// Waits until the lease of a session whose client is gone has ended.
 fn outlast_a_lease(node: &Node, ttl: &str, step: impl FnOnce()) {
     let mut gone = node.begin(&["lock", "--ttl", ttl, "other"]);
     node.holder("other");

@@ -1,4 +1,4 @@
-//! Commands that are run by whoever leads.
+//! Commands that are run by a leader.
 
 use std::fs;
 
@@ -36,7 +36,7 @@ fn a_leader_runs_its_command_and_ends_as_that_does() {
     assert_eq!((words[0], words[1]), ("web", words[2]));
     assert!(words[1].parse::<u64>().is_ok_and(|term| term > 0));
     let gone = node.ends_with(0, &["observe", "web", "--once"]);
-    assert!(gone.contains("nobody leads"), "{gone}");
+    assert!(gone.contains("no leader"), "{gone}");
     node.refuses(127, &["elect", "web", "--", "no-such-command"], "no-such-command");
 }
 
@@ -77,7 +77,7 @@ fn a_better_candidate_takes_over_and_the_other_stands_again() {
     let mut low = low;
     low.signal(Signal::SIGTERM);
     low.ends_with(0);
-    // Somebody has seen all of it, and in order.
+    // The observer has seen all of it, and in order.
     let terms = eventually("the end of what is observed", || {
         let seen = observer.stdout();
         let seen: Vec<Value> =
@@ -101,7 +101,7 @@ fn a_leader_who_is_deposed_is_ended_at_once() {
     leader.ends_with(12);
     assert!(!crate::support::node::is_alive(&pid));
     assert!(leader.stderr().contains("an operator"), "{}", leader.stderr());
-    node.refuses(14, &["depose", "web", "--reason", "again"], "nobody");
+    node.refuses(14, &["depose", "web", "--reason", "again"], "no session holds or leads");
     // Without a command, the term is printed, and Ctrl-C resigns.
     let mut leader = node.begin(&["elect", "web"]);
     leader.line().parse::<u64>().expect("it prints the term");

@@ -138,7 +138,7 @@ fn a_command_whose_guard_and_wrapper_are_killed_together_is_killed_by_the_system
 }
 
 #[test]
-fn a_guard_that_is_stopped_makes_nobody_deaf() {
+fn a_guard_that_is_stopped_does_not_block_the_supervisor() {
     let node = Node::start(&[]);
     let script = "trap 'exit 3' TERM; echo > ready; while :; do sleep 0.05; done";
     let mut holder = node.begin(&["lock", "--ttl", "60s", "a", "--", "sh", "-c", script]);

@@ -69,16 +69,16 @@ fn one_name_and_then_the_command_needs_no_dashes() {
 #[test]
 fn who_does_not_want_to_wait_is_told_so_by_the_exit_code() {
     let node = Node::start(&[]);
-    let holder = node.begin(&["lock", "a", "--ttl", "60s", "--name", "somebody"]);
+    let holder = node.begin(&["lock", "a", "--ttl", "60s", "--name", "holder"]);
     let token: u64 = holder.line().parse().expect("it prints the token");
     assert_eq!(node.holder("a")["token"], token);
     node.refuses(10, &["lock", "--try", "a", "--", "true"], "conclave why a");
     node.refuses(11, &["lock", "--timeout", "3s", "a", "--", "true"], "within 3s");
     node.refuses(10, &["lock", "--try", "b", "a", "--", "true"], "b, a cannot be had at once");
     node.ends_with(0, &["lock", "--try", "b", "--", "true"]);
-    // Whoever waits is told for whom.
+    // The waiter is told for whom it waits.
     let mut waiter = node.begin(&["lock", "-v", "a", "--", "true"]);
-    eventually("the reason", || waiter.stderr().contains("held by somebody@").then_some(()));
+    eventually("the reason", || waiter.stderr().contains("held by holder@").then_some(()));
     holder.signal(Signal::SIGTERM);
     let mut holder = holder;
     holder.ends_with(0);
@@ -147,7 +147,7 @@ fn bad_command_lines_are_refused_with_what_would_do() {
 #[test]
 fn without_a_node_there_is_a_hint() {
     let mut command = program(&["lock", "a", "--connect-timeout", "200ms", "--", "true"]);
-    // Nobody listens there.
+    // No node listens there.
     command.env("CONCLAVE_ENDPOINTS", "127.0.0.1:9");
     let output = command.output().expect("it starts");
     assert_eq!(output.status.code(), Some(13));
@@ -166,7 +166,7 @@ fn signals_reach_the_command_and_all_that_it_has_started() {
     holder.signal(Signal::SIGTERM);
     holder.ends_with(3);
     assert_eq!(line_in(&node.file("heard")), "inner");
-    // While it waits, there is nobody to pass them on to.
+    // While it waits, there is no command to pass them on to.
     let holder = node.begin(&["lock", "--ttl", "60s", "b"]);
     holder.line();
     let mut waiter = node.begin(&["lock", "b", "--", "true"]);
@@ -246,7 +246,7 @@ fn when_no_node_answers_a_command_is_told_to_end_in_time() {
     let args = ["lock", "--ttl", "20s", "--grace", "7s", "a", "--", "sh", "-c", script];
     let mut holder = node.begin(&args);
     eventually("the command", || node.file("ready").exists().then_some(()));
-    // Somebody waits whose own session is in no danger.
+    // A waiter whose own session is in no danger.
     let mut next = node.begin(&["lock", "--ttl", "10m", "a", "--", "true"]);
     node.waiters("a", 1);
     node.process().signal(Signal::SIGSTOP);
@@ -254,7 +254,7 @@ fn when_no_node_answers_a_command_is_told_to_end_in_time() {
     assert!(holder.stderr().contains("no node has answered"), "{}", holder.stderr());
     let told = fs::read_to_string(node.file("told")).expect("it was told");
     assert_eq!(told, "told\ncleaned\n");
-    // The node did not see time pass: nobody has lost anything, and the first session ends in its own time.
+    // The node did not see time pass: nothing was lost, and the first session ends in its own time.
     node.process().signal(Signal::SIGCONT);
     next.ends_with(0);
 }
@@ -302,7 +302,7 @@ fn what_an_operator_takes_ends_the_command_at_once_and_the_reason_is_kept() {
     let reasons: Vec<_> =
         forced.as_array().expect("a list").iter().map(|it| &it["reason"]).collect();
     assert!(reasons.iter().any(|it| *it == "it hangs, see ticket 42"), "{forced}");
-    node.refuses(14, &["release", "a", "--force", "--reason", "again"], "nobody holds");
+    node.refuses(14, &["release", "a", "--force", "--reason", "again"], "no session holds");
     node.refuses(14, &["expel", "4711", "--reason", "who?"], "no session 4711");
 }
 

@@ -240,7 +240,7 @@ fn next(node: &Node, lock: &str, pid: &str) -> Process {
 }
 
 #[test]
-fn a_nested_command_is_dead_before_another_has_either_lock_whoever_is_killed() {
+fn a_nested_command_is_dead_before_another_has_either_lock_whichever_process_is_killed() {
     let node = Node::start(&[]);
     // The outer process, then the nested one.
     let (mut outer, pid, _) = stubborn_within(&node, "4s");

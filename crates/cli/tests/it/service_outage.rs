@@ -111,7 +111,7 @@ fn a_candidate_that_never_led_does_not_say_that_it_leads_no_more() {
 
 #[test]
 fn who_cannot_wait_need_not_wait_for_a_node_either() {
-    // Nobody listens there; to try for an hour would be too long for this test.
+    // No node listens there; to try for an hour would be too long for this test.
     let far = ["--endpoints", "127.0.0.1:9", "--connect-timeout", "1h"];
     for patience in [&["--try"][..], &["--timeout", "1900ms"]] {
         let args = [&["lock", "a"], patience, &far, &["--", "true"]].concat();

@@ -1,4 +1,4 @@
-//! Nodes that do not let in everybody.
+//! Nodes that let in some clients only.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -130,7 +130,7 @@ fn read_tokens_again(start: fn(&[&str]) -> Node) {
     assert_eq!((lock(&node, &ci, "ci/a"), lock(&node, &late, "late/a")), (Some(0), Some(14)));
     assert!(kept.is_running() && cut.is_running());
 
-    // One is new, and one is gone; whoever used that may not go on.
+    // One is new, and one is gone; clients that used that may not go on.
     write(&format!("{root_entry}{late_entry}"));
     hang_up(&mut node, "knows 2 tokens now");
     assert_eq!((lock(&node, &ci, "ci/a"), lock(&node, &late, "late/a")), (Some(14), Some(0)));

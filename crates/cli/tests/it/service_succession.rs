@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 /// A command that writes down again and again that it runs, by which term, and when.
 const BEAT: &str = "while :; do echo $0 $CONCLAVE_TERM $(date +%s%N) >> history; sleep 0.02; done";
 
-/// Somebody who stands in the election `web`.
+/// A candidate of the election `web`.
 fn candidate(node: &Node, name: &str, ttl: &str, more: &[&str]) -> Process {
     let flags = ["elect", "web", "--ttl", ttl, "--name", name];
     node.begin(&[&flags[..], more, &["--", "sh", "-c", BEAT, name]].concat())
@@ -61,7 +61,7 @@ fn judge(node: &Node) {
     }
 }
 
-/// Waits until somebody of this name runs its command with a later term than this, and says with which.
+/// Waits until a leader of this name runs its command with a later term than this, and returns that.
 fn leads(node: &Node, name: &str, after: u64) -> u64 {
     eventually(&format!("{name} leads"), || {
         let reigns = history(node);

@@ -11,10 +11,10 @@ use nix::pty::openpty;
 
 const OWN: &str = env!("CARGO_BIN_EXE_conclave");
 
-/// A shell that runs a script as if somebody typed it.
+/// A shell that runs a script as if a user typed it.
 const SHELL: [&str; 3] = ["--norc", "-i", "script"];
 
-/// A terminal, and somebody who types.
+/// A terminal, and a user who types.
 struct Keyboard {
     keys: File,
     screen: Receiver<u8>,

@@ -135,7 +135,7 @@ fn a_directory_that_cannot_be_used_is_refused() {
     let output = match command.output() {
         Ok(output) => output,
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            let reason = "the program is where nobody but its owner may run it";
+            let reason = "the program is where only its owner may run it";
             return skipped("a_directory_that_cannot_be_used_is_refused", reason);
         }
         Err(error) => panic!("it does not start: {error}"),
@@ -223,7 +223,7 @@ fn a_node_tells_its_operator_of_deadlocks_and_of_what_was_taken_by_force() {
         };
         let (one, two) = (open("one").await, open("two").await);
         let (_x, _y) = (one.lock("x").await.expect("free"), two.lock("y").await.expect("free"));
-        // Whoever comes second closes the cycle; the younger one is refused in any case.
+        // The second wait closes the cycle; the younger one is refused in any case.
         let (first, second) = tokio::join!(async { one.lock("y").await.map(drop) }, async {
             let refused = two.lock("x").await.map(drop);
             two.close().await.expect("it answers");
@@ -245,7 +245,7 @@ fn a_node_tells_its_operator_of_deadlocks_and_of_what_was_taken_by_force() {
     let term = leader.line();
     node.ends_with(0, &["depose", "web", "--reason", "it serves errors"]);
     // What does not happen is not told.
-    node.refuses(14, &["depose", "web", "--reason", "again"], "nobody");
+    node.refuses(14, &["depose", "web", "--reason", "again"], "no session holds or leads");
 
     let said = eventually("the last line", || {
         let said = node.process().stderr();
@@ -387,11 +387,11 @@ fn what_is_logged_can_be_chosen() {
 }
 
 #[test]
-fn a_node_does_not_wait_for_whoever_reads_what_it_says() {
+fn a_node_does_not_wait_for_the_reader_of_its_log() {
     let folder = TempDir::new().expect("there is room");
     let mut command = program(&["up", "--listen", "127.0.0.1:0", "--json", "--data", "data"]);
     command.current_dir(folder.path());
-    // Nobody reads this pipe, and there is room for 64 KiB in it.
+    // This pipe is not read, and there is room for 64 KiB in it.
     let (_unread, says) = std::io::pipe().expect("there is room");
     let mut node = Process::start_with(folder.path(), command, Some(says.into()));
     let up: serde_json::Value = serde_json::from_str(&node.line()).expect("it is JSON");

@@ -82,7 +82,7 @@ fn key_in(word: &str) -> Option<&str> {
     parts.find(|part| part.len() == 16 && part.chars().all(|c| c.is_ascii_hexdigit()))
 }
 
-/// Whoever takes the tour: a node, what runs in the background, and what is to be put in the place of what is shown.
+/// The tour of a user: a node, what runs in the background, and what is to be put in the place of what is shown.
 struct Tourist {
     folder: TempDir,
     node: Option<(Process, String)>,
@@ -211,7 +211,7 @@ impl Tourist {
         let looks = looks.iter().any(|it| command.starts_with(&format!("conclave {it}")));
         let mut printed = self.run(command);
         if looks {
-            // Others may not be ready for it: whoever types is slower.
+            // Other processes may not be ready for it yet: a user types more slowly.
             let same = |printed: &[String]| {
                 let printed = printed.iter().map(|line| masked(line));
                 printed.eq(step.shown.iter().map(|line| masked(line)))

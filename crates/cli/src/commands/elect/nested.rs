@@ -7,8 +7,8 @@ use conclave_client::Error;
 
 use super::{Args, Over, not_elected};
 use crate::service::{
-    Attended, Child, Holding, Nested, OUTER_LOST, Patience, Signals, Stands, Stay, Ties, Trouble,
-    Voice, attend, text,
+    Candidate, Child, ChildOptions, Holding, LeaseBudget, Log, Nested, OUTER_LOST, Patience,
+    ServiceError, Signals, Supervised, supervise, text,
 };
 use crate::{Done, Failure};
 
@@ -17,20 +17,21 @@ pub(super) async fn lead(
     args: &Args,
     nested: &mut Nested,
     signals: &mut Signals,
-    voice: &Voice,
+    log: &Log,
     out: &mut dyn Write,
 ) -> Result<Over, Failure> {
-    let (stay, patience) = (Stay::new(nested.ttl, args.keep.grace)?, Patience::begin(args.timeout));
+    let (budget, patience) =
+        (LeaseBudget::new(nested.ttl, args.session_args.grace)?, Patience::begin(args.timeout));
     let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-    let stands = Stands {
+    let stands = Candidate {
         election: args.election.clone(),
         rank: args.rank,
         preempt: args.preempt,
-        grace_ms: millis((stay.grace + stay.margin()).min(Duration::from_secs(600))),
+        grace_ms: millis((budget.grace + budget.margin()).min(Duration::from_secs(600))),
         value: args.value.clone(),
         timeout_ms: args.timeout.map(millis),
     };
-    voice.verbosely("stands", &format!("stands with rank {}", args.rank));
+    log.debug("stands", &format!("stands with rank {}", args.rank));
     let elected = tokio::select! {
         elected = nested.campaign(stands) => elected,
         // The outer process cannot hear its node, or is stopped. The candidacy ends with this process.
@@ -41,16 +42,18 @@ pub(super) async fn lead(
         Ok(term) => term,
         Err(Error::SessionLost(why)) => {
             let election = text(&args.election);
-            return Err(Trouble::Lost(format!("stands no more in {election}: {why}")).into());
+            return Err(ServiceError::Lost(format!("stands no more in {election}: {why}")).into());
         }
         Err(Error::Refused { code, message }) if code == OUTER_LOST => {
             let election = text(&args.election);
-            return Err(Trouble::Lost(format!("stands no more in {election}: {message}")).into());
+            return Err(
+                ServiceError::Lost(format!("stands no more in {election}: {message}")).into()
+            );
         }
         Err(Error::Barred { left, .. }) => return Ok(Over::Barred(left)),
         Err(error) => return Err(not_elected(args, error)),
     };
-    voice.verbosely("leads", &format!("leads with term {term}"));
+    log.debug("leads", &format!("leads with term {term}"));
     let over = if args.command.is_empty() {
         args.print_term(term, nested.session, out)?;
         tokio::select! {
@@ -61,23 +64,27 @@ pub(super) async fn lead(
     } else {
         let mut environment = args.environment(term, nested.session);
         environment.push(nested.environment());
-        let unguarded =
-            |error| Trouble::NotExecutable(format!("the outer process does not answer: {error}"));
-        let tether = Some(nested.tether().map_err(unguarded)?);
-        let ties = Ties { credentials: None, nest: None, tether };
+        let unguarded = |error| {
+            ServiceError::NotExecutable(format!("the outer process does not answer: {error}"))
+        };
+        let to_outer = Some(nested.guard_connection().map_err(unguarded)?);
+        let child_options = ChildOptions { credentials: None, nest: None, to_outer };
         let remaining = || nested.remaining();
-        let child = Child::spawn(&args.command, environment, stay, ties, remaining).await?;
+        let child =
+            Child::spawn(&args.command, environment, budget, child_options, remaining).await?;
         let holding = Holding {
             remaining: &remaining,
             silence: &|| "no node has answered the outer process for too long".to_owned(),
             lost: Box::pin(nested.lost()),
             asked_back: Box::pin(nested.asked_back()),
         };
-        match attend(child, signals, stay, holding).await {
-            Attended::Ended { status, had_terminal } => Over::Ended(status, had_terminal),
-            Attended::Lost(why) => Over::Lost(why),
-            Attended::GaveWay => gave_way(nested)?,
-            Attended::Unguarded => return Err(Trouble::unguarded(&text(&args.election)).into()),
+        match supervise(child, signals, budget, holding).await {
+            Supervised::Ended { status, had_terminal } => Over::Ended(status, had_terminal),
+            Supervised::Lost(why) => Over::Lost(why),
+            Supervised::GaveWay => gave_way(nested)?,
+            Supervised::Unguarded => {
+                return Err(ServiceError::unguarded(&text(&args.election)).into());
+            }
         }
     };
     nested.release().await;
@@ -85,7 +92,7 @@ pub(super) async fn lead(
         // Nothing is granted any more.
         Over::Lost(why) if nested.is_killed() => {
             let election = text(&args.election);
-            Err(Trouble::Lost(format!("leads {election} no more: {why}")).into())
+            Err(ServiceError::Lost(format!("leads {election} no more: {why}")).into())
         }
         over => Ok(over),
     }
@@ -93,9 +100,10 @@ pub(super) async fn lead(
 
 fn gave_way(nested: &Nested) -> Result<Over, Failure> {
     if nested.is_alone() {
-        return Err(
-            Trouble::Lost("the process that this one is nested in is gone".to_owned()).into()
-        );
+        return Err(ServiceError::Lost(
+            "the process that this one is nested in is gone".to_owned(),
+        )
+        .into());
     }
     Ok(Over::Lost("it gave way to a better candidate".to_owned()))
 }

@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 
 use super::Args;
 use crate::service::{
-    Attended, Child, Holding, Nested, OUTER_LOST, Patience, Signals, Stay, Ties, Trouble, Voice,
-    Wanted, attend, end_as,
+    Child, ChildOptions, Holding, LeaseBudget, Log, Nested, OUTER_LOST, Patience, ServiceError,
+    Signals, Supervised, WantedLock, end_as, supervise,
 };
 use crate::{Done, Failure};
 
@@ -20,19 +20,19 @@ pub(super) async fn hold(
     mut nested: Nested,
     patience: &Patience,
     signals: &mut Signals,
-    voice: &Voice,
+    log: &Log,
     out: &mut dyn Write,
 ) -> Result<Done, Failure> {
-    let stay = Stay::new(nested.ttl, args.keep.grace)?;
+    let budget = LeaseBudget::new(nested.ttl, args.session_args.grace)?;
     let granted = tokio::select! {
-        granted = acquire(args, &mut nested, patience, voice) => granted,
+        granted = acquire(args, &mut nested, patience, log) => granted,
         signal = signals.stop() => return Ok(Done::signal(signal as i32)),
     };
     let refused = |error| not_acquired(args, error, patience, nested.session);
     let (token, epochs) = granted.map_err(refused)?;
-    voice.verbosely("held", &format!("held with token {token}"));
+    log.debug("held", &format!("held with token {token}"));
     if args.command.is_empty() {
-        args.print_token(token, &epochs, nested.session, voice, out)?;
+        args.print_token(token, &epochs, nested.session, log, out)?;
         let over = tokio::select! {
             why = nested.lost() => Err(args.lost(&why, "")),
             _ = nested.asked_back() => Err(args.lost(ALONE, "")),
@@ -45,24 +45,24 @@ pub(super) async fn hold(
     environment.extend(args.environment(token, nested.session));
     environment.push(nested.environment());
     let unguarded =
-        |error| Trouble::NotExecutable(format!("the outer process does not answer: {error}"));
-    let tether = Some(nested.tether().map_err(unguarded)?);
-    let ties = Ties { credentials: None, nest: None, tether };
+        |error| ServiceError::NotExecutable(format!("the outer process does not answer: {error}"));
+    let to_outer = Some(nested.guard_connection().map_err(unguarded)?);
+    let child_options = ChildOptions { credentials: None, nest: None, to_outer };
     let remaining = || nested.remaining();
-    let child = Child::spawn(&args.command, environment, stay, ties, remaining).await?;
+    let child = Child::spawn(&args.command, environment, budget, child_options, remaining).await?;
     let holding = Holding {
         remaining: &remaining,
         silence: &|| "no node has answered the outer process for too long".to_owned(),
         lost: Box::pin(nested.lost()),
         asked_back: Box::pin(nested.asked_back()),
     };
-    let attended = attend(child, signals, stay, holding).await;
+    let outcome = supervise(child, signals, budget, holding).await;
     nested.release().await;
-    match attended {
-        Attended::Ended { status, had_terminal } => Ok(end_as(status, had_terminal)),
-        Attended::Lost(why) => Err(args.lost(&why, "; the command was ended")),
-        Attended::GaveWay => Err(args.lost(ALONE, "; the command was ended")),
-        Attended::Unguarded => Err(Trouble::unguarded(&args.subject()).into()),
+    match outcome {
+        Supervised::Ended { status, had_terminal } => Ok(end_as(status, had_terminal)),
+        Supervised::Lost(why) => Err(args.lost(&why, "; the command was ended")),
+        Supervised::GaveWay => Err(args.lost(ALONE, "; the command was ended")),
+        Supervised::Unguarded => Err(ServiceError::unguarded(&args.subject()).into()),
     }
 }
 
@@ -73,9 +73,9 @@ async fn acquire(
     args: &Args,
     nested: &mut Nested,
     patience: &Patience,
-    voice: &Voice,
+    log: &Log,
 ) -> Result<(u64, Vec<u64>), Error> {
-    let wants = args.names().into_iter().map(|lock| Wanted {
+    let wants = args.names().into_iter().map(|lock| WantedLock {
         lock,
         shared: args.shared,
         permits: args.permits,
@@ -85,10 +85,10 @@ async fn acquire(
     let (told, session) = (waits.clone(), nested.session);
     let told_why = async {
         waits.notified().await;
-        if (voice.is_verbose() || std::io::stderr().is_terminal())
+        if (log.is_verbose() || std::io::stderr().is_terminal())
             && let Ok(client) = args.service.connect().await
         {
-            return args.tell_why(&client, session, voice).await;
+            return args.tell_why(&client, session, log).await;
         }
         std::future::pending().await
     };
@@ -105,7 +105,7 @@ async fn acquire(
 
 fn not_acquired(args: &Args, error: Error, patience: &Patience, session: u64) -> Failure {
     match error {
-        Error::Refused { code, message } if code == "already-held" => Trouble::RefusedWith {
+        Error::Refused { code, message } if code == "already-held" => ServiceError::RefusedWith {
             code,
             message: format!(
                 "{message}: the command that this one is nested in holds it (session {session}), and to wait for \
@@ -114,7 +114,7 @@ fn not_acquired(args: &Args, error: Error, patience: &Patience, session: u64) ->
         }
         .into(),
         Error::Refused { code, message } if code == OUTER_LOST => {
-            Trouble::Lost(format!("gave up waiting for {}: {message}", args.subject())).into()
+            ServiceError::Lost(format!("gave up waiting for {}: {message}", args.subject())).into()
         }
         error => args.not_acquired(error, patience),
     }

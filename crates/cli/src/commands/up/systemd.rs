@@ -1,4 +1,4 @@
-//! What systemd wants to hear of a service with `Type=notify`: that it is ready, that it stops, and that it lives.
+//! `sd_notify` for a service with `Type=notify`: ready, stopping, and the watchdog.
 
 use std::env;
 use std::io;

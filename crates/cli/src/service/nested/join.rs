@@ -1,4 +1,4 @@
-//! A nested process, which uses the session of the outer one.
+//! The client side of nesting: a nested process uses the session of the outer one.
 
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -14,8 +14,10 @@ use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-use super::super::{Voice, boottime};
-use super::{Ask, KILLED, OUTER_LOST, PLACE, Stands, Tell, Wanted, connect, line, own_user};
+use super::super::{Log, boottime};
+use super::{
+    Candidate, KILLED, Message, OUTER_LOST, PLACE, Request, WantedLock, connect, line, own_user,
+};
 
 /// What a nested process has: a part in the outer one's session.
 pub(crate) struct Nested {
@@ -26,7 +28,7 @@ pub(crate) struct Nested {
     name: String,
     branch: u64,
     to: OwnedWriteHalf,
-    answers: mpsc::UnboundedReceiver<Tell>,
+    answers: mpsc::UnboundedReceiver<Message>,
     state: Arc<State>,
 }
 
@@ -48,7 +50,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 impl Nested {
     /// Takes part in the session of the process that this one is nested in, if it is in one and would use the same
     /// node in the same way. If that process does not answer, says so.
-    pub(crate) async fn join(node: u64, voice: &Voice) -> Option<Self> {
+    pub(crate) async fn join(node: u64, log: &Log) -> Option<Self> {
         let place = std::env::var(PLACE).ok()?;
         let (name, parent) = place.split_once(' ')?;
         let parent = parent.parse().ok()?;
@@ -60,7 +62,7 @@ impl Nested {
         let text = format!(
             "the process that this one is nested in does not answer ({why}), so it uses a session of its own"
         );
-        voice.say("not-nested", &text);
+        log.info("not-nested", &text);
         None
     }
 
@@ -72,14 +74,14 @@ impl Nested {
             return Err(io::Error::other("another user's process has its name"));
         }
         let (from, mut to) = connection.into_split();
-        to.write_all(line(&Ask::Hello { parent, node }).as_bytes()).await?;
+        to.write_all(line(&Request::Hello { parent, node }).as_bytes()).await?;
         let mut lines = BufReader::new(from).lines();
         let welcome = lines.next_line().await?.unwrap_or_default();
         let (branch, session, ttl_ms, until) = match serde_json::from_str(&welcome) {
-            Ok(Tell::Welcome { branch, session, ttl_ms, until }) => {
+            Ok(Message::Welcome { branch, session, ttl_ms, until }) => {
                 (branch, session, ttl_ms, until)
             }
-            Ok(Tell::Stranger) => return Ok(None),
+            Ok(Message::Stranger) => return Ok(None),
             _ => return Err(io::Error::other("it does not know the command that this one is in")),
         };
         let state = Arc::new(State {
@@ -94,10 +96,12 @@ impl Nested {
         tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
                 match serde_json::from_str(&line) {
-                    Ok(Tell::Until(until)) => drop(hears.until.fetch_max(until, Ordering::SeqCst)),
-                    Ok(Tell::Lost(why)) => drop(hears.lost.send_replace(Some(why))),
-                    Ok(Tell::Kill) => drop(hears.killed.send_replace(true)),
-                    Ok(Tell::Yield(within)) => {
+                    Ok(Message::Until(until)) => {
+                        hears.until.fetch_max(until, Ordering::SeqCst);
+                    }
+                    Ok(Message::Lost(why)) => drop(hears.lost.send_replace(Some(why))),
+                    Ok(Message::Kill) => drop(hears.killed.send_replace(true)),
+                    Ok(Message::Yield(within)) => {
                         hears.yields.send_replace(Some(Duration::from_millis(within)));
                     }
                     Ok(told) => drop(tell.send(told)),
@@ -116,10 +120,10 @@ impl Nested {
     }
 
     /// The connection of the guard. While it is open, what was granted is not given back.
-    pub(crate) fn tether(&self) -> io::Result<OwnedFd> {
+    pub(crate) fn guard_connection(&self) -> io::Result<OwnedFd> {
         let mut connection = connect(&self.name)?;
         connection.set_read_timeout(Some(PATIENCE))?;
-        connection.write_all(line(&Ask::Guard { branch: self.branch }).as_bytes())?;
+        connection.write_all(line(&Request::Guard { branch: self.branch }).as_bytes())?;
         // It is known before there is anything to guard. What comes after that line is for the guard.
         let mut byte = [0];
         while byte != *b"\n" {
@@ -176,18 +180,18 @@ impl Nested {
     /// Asks for locks. If it has to wait, `waiting` is called.
     pub(crate) async fn acquire(
         &mut self,
-        wants: Vec<Wanted>,
+        wants: Vec<WantedLock>,
         patience: Option<Duration>,
         reentrant: bool,
         waiting: impl FnOnce(),
     ) -> Result<(u64, Vec<u64>), Error> {
         let timeout_ms = patience.map(millis);
-        self.ask(&Ask::Acquire { wants, timeout_ms, reentrant }).await?;
+        self.ask(&Request::Acquire { wants, timeout_ms, reentrant }).await?;
         let mut waiting = Some(waiting);
         loop {
             match self.answer().await? {
-                Tell::Granted { token, epochs } => return Ok((token, epochs)),
-                Tell::Waiting => {
+                Message::Granted { token, epochs } => return Ok((token, epochs)),
+                Message::Waiting => {
                     if let Some(waiting) = waiting.take() {
                         waiting();
                     }
@@ -198,12 +202,12 @@ impl Nested {
     }
 
     /// Stands in an election until it leads.
-    pub(crate) async fn campaign(&mut self, stands: Stands) -> Result<u64, Error> {
+    pub(crate) async fn campaign(&mut self, stands: Candidate) -> Result<u64, Error> {
         self.state.lost.send_replace(None);
         self.state.yields.send_replace(None);
-        self.ask(&Ask::Campaign(stands)).await?;
+        self.ask(&Request::Campaign(stands)).await?;
         loop {
-            if let Tell::Elected { term } = self.answer().await? {
+            if let Message::Elected { term } = self.answer().await? {
                 return Ok(term);
             }
         }
@@ -212,32 +216,32 @@ impl Nested {
     /// Gives back what was granted.
     pub(crate) async fn release(&mut self) {
         let released = async {
-            self.ask(&Ask::Release).await?;
-            while !matches!(self.answer().await?, Tell::Released) {}
+            self.ask(&Request::Release).await?;
+            while !matches!(self.answer().await?, Message::Released) {}
             Ok::<_, Error>(())
         };
         // The outer process does it in any case, as soon as it can.
         let _ = timeout(PATIENCE, released).await;
     }
 
-    async fn ask(&mut self, ask: &Ask) -> Result<(), Error> {
+    async fn ask(&mut self, ask: &Request) -> Result<(), Error> {
         self.to.write_all(line(ask).as_bytes()).await.map_err(|_| alone())
     }
 
-    async fn answer(&mut self) -> Result<Tell, Error> {
+    async fn answer(&mut self) -> Result<Message, Error> {
         match self.answers.recv().await {
             None => Err(alone()),
-            Some(Tell::Failed { code, message, .. }) if code == "unreachable" => {
+            Some(Message::Failed { code, message, .. }) if code == "unreachable" => {
                 Err(Error::Unreachable(message))
             }
-            Some(Tell::Failed { code, message, .. }) if code == "session-lost" => {
+            Some(Message::Failed { code, message, .. }) if code == "session-lost" => {
                 let loss = LOSSES.into_iter().find(|loss| loss.to_string() == message);
                 Err(Error::SessionLost(loss.unwrap_or(Loss::Gone)))
             }
-            Some(Tell::Failed { code, message, .. }) if code == OUTER_LOST => {
+            Some(Message::Failed { code, message, .. }) if code == OUTER_LOST => {
                 Err(Error::Refused { code, message })
             }
-            Some(Tell::Failed { code, message, retry_ms }) => {
+            Some(Message::Failed { code, message, retry_ms }) => {
                 Err(Failed { code, message, retry_ms, ..Failed::default() }.into())
             }
             Some(told) => Ok(told),

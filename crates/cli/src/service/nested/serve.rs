@@ -1,4 +1,4 @@
-//! The outer process, which has the session.
+//! The server side of nesting: the outer process has the session.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -20,8 +20,8 @@ use tokio::task::{AbortHandle, spawn};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::super::guard::Order;
-use super::super::{Signals, Voice, boottime};
-use super::{Ask, KILLED, OUTER_LOST, PLACE, Stands, Tell, line, nanos, own_user};
+use super::super::{Log, Signals, boottime};
+use super::{Candidate, KILLED, Message, OUTER_LOST, PLACE, Request, line, nanos, own_user};
 
 /// The nested commands of a process.
 pub(crate) struct Nest {
@@ -161,7 +161,7 @@ impl Nest {
     }
 
     /// The outer command has ended by itself: waits for those that it has left in the background.
-    pub(crate) async fn outlast(&self, voice: &Voice) {
+    pub(crate) async fn wait_for_nested(&self, log: &Log) {
         // Those that have ended just before it need a moment to be noticed.
         if timeout(NOTICE, self.ended()).await.is_ok() {
             return;
@@ -173,7 +173,7 @@ impl Nest {
                 count => format!("{count} nested commands go on"),
             },
         );
-        voice.say("nested", &text);
+        log.info("nested", &text);
         self.ended().await;
     }
 }
@@ -298,16 +298,16 @@ async fn serve(inner: Arc<Inner>, connection: UnixStream) {
     let (from, mut to) = connection.into_split();
     let mut lines = BufReader::new(from).lines();
     match next(&mut lines).await {
-        Some(Ask::Hello { node, .. }) if node != inner.node => {
-            let _ = to.write_all(line(&Tell::Stranger).as_bytes()).await;
+        Some(Request::Hello { node, .. }) if node != inner.node => {
+            let _ = to.write_all(line(&Message::Stranger).as_bytes()).await;
         }
-        Some(Ask::Hello { parent, .. }) => {
+        Some(Request::Hello { parent, .. }) => {
             if let Some(branch) = inner.begin(parent) {
                 let _ = serve_branch(&inner, branch, &mut lines, &mut to).await;
                 inner.leave(branch);
             }
         }
-        Some(Ask::Guard { branch }) if inner.join(branch) => {
+        Some(Request::Guard { branch }) if inner.join(branch) => {
             let _ = serve_guard(&inner, branch, &mut lines, &mut to).await;
             inner.leave(branch);
         }
@@ -315,7 +315,7 @@ async fn serve(inner: Arc<Inner>, connection: UnixStream) {
     }
 }
 
-async fn next(lines: &mut Lines<BufReader<OwnedReadHalf>>) -> Option<Ask> {
+async fn next(lines: &mut Lines<BufReader<OwnedReadHalf>>) -> Option<Request> {
     let line = lines.next_line().await.ok()??;
     serde_json::from_str(&line).ok()
 }
@@ -335,15 +335,15 @@ async fn serve_guard(
     to: &mut OwnedWriteHalf,
 ) -> io::Result<()> {
     let mut kill = inner.kill.subscribe();
-    to.write_all(line(&Tell::Until(inner.until())).as_bytes()).await?;
+    to.write_all(line(&Message::Until(inner.until())).as_bytes()).await?;
     loop {
         tokio::select! {
             said = lines.next_line() => if said?.is_none() { return Ok(()) },
             () = killed(&mut kill) => {
                 // It may be gone already.
-                let _ = to.write_all(line(&Tell::Kill).as_bytes()).await;
+                let _ = to.write_all(line(&Message::Kill).as_bytes()).await;
                 while let Some(said) = lines.next_line().await? {
-                    if matches!(serde_json::from_str(&said), Ok(Ask::Dead)) {
+                    if matches!(serde_json::from_str(&said), Ok(Request::Dead)) {
                         inner.release(branch).await;
                     }
                 }
@@ -362,19 +362,19 @@ async fn serve_killed(
     asked: bool,
 ) -> io::Result<()> {
     let refusal =
-        Tell::Failed { code: OUTER_LOST.to_owned(), message: KILLED.to_owned(), retry_ms: None };
-    to.write_all(line(&Tell::Kill).as_bytes()).await?;
+        Message::Failed { code: OUTER_LOST.to_owned(), message: KILLED.to_owned(), retry_ms: None };
+    to.write_all(line(&Message::Kill).as_bytes()).await?;
     if asked {
         to.write_all(line(&refusal).as_bytes()).await?;
     }
     while let Some(asked) = next(lines).await {
         let tell = match asked {
-            Ask::Release => {
+            Request::Release => {
                 inner.release(branch).await;
-                &Tell::Released
+                &Message::Released
             }
-            Ask::Acquire { .. } | Ask::Campaign(_) => &refusal,
-            Ask::Hello { .. } | Ask::Guard { .. } | Ask::Dead => return Ok(()),
+            Request::Acquire { .. } | Request::Campaign(_) => &refusal,
+            Request::Hello { .. } | Request::Guard { .. } | Request::Dead => return Ok(()),
         };
         to.write_all(line(tell).as_bytes()).await?;
     }
@@ -391,7 +391,7 @@ async fn serve_branch(
     let session = &inner.session;
     let (ttl, mut until) = (session.ttl(), inner.until());
     let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
-    let welcome = Tell::Welcome { branch, session: session.id(), ttl_ms, until };
+    let welcome = Message::Welcome { branch, session: session.id(), ttl_ms, until };
     to.write_all(line(&welcome).as_bytes()).await?;
     let mut look = interval((ttl / 64).max(Duration::from_millis(5)));
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -411,11 +411,11 @@ async fn serve_branch(
             }
             why = &mut lost => {
                 lost = Box::pin(pending());
-                Tell::Lost(why)
+                Message::Lost(why)
             }
             within = &mut yields => {
                 yields = Box::pin(pending());
-                Tell::Yield(u64::try_from(within.as_millis()).unwrap_or(u64::MAX))
+                Message::Yield(u64::try_from(within.as_millis()).unwrap_or(u64::MAX))
             }
             done = &mut work => {
                 (work, asks) = (Box::pin(pending()), false);
@@ -425,7 +425,7 @@ async fn serve_branch(
                         lost = Box::pin(async { loss.await.to_string() });
                         let (token, epochs) = (guard.token(), guard.epochs());
                         inner.hold(branch, Some(Held::Locks(guard)));
-                        Tell::Granted { token, epochs }
+                        Message::Granted { token, epochs }
                     }
                     Ok(Held::Leads(leadership)) => {
                         let loss = leadership.lost();
@@ -433,12 +433,12 @@ async fn serve_branch(
                         yields = Box::pin(leadership.yielding());
                         let term = leadership.term();
                         inner.hold(branch, Some(Held::Leads(leadership)));
-                        Tell::Elected { term }
+                        Message::Elected { term }
                     }
                     Err(error) => failed(error),
                 }
             }
-            () = waits.notified() => Tell::Waiting,
+            () = waits.notified() => Message::Waiting,
             _ = look.tick() => {
                 let now = inner.until();
                 // What has changed by less is how long it took to say.
@@ -446,11 +446,11 @@ async fn serve_branch(
                     continue;
                 }
                 until = now;
-                Tell::Until(now)
+                Message::Until(now)
             }
             asked = next(lines) => match asked {
                 None => return Ok(()),
-                Some(Ask::Acquire { wants, timeout_ms, reentrant }) => {
+                Some(Request::Acquire { wants, timeout_ms, reentrant }) => {
                     let told = waits.clone();
                     let mut acquire = Acquire::all(wants.into_iter().map(Into::into))
                         .owner(inner.owner(branch))
@@ -466,7 +466,7 @@ async fn serve_branch(
                     asks = true;
                     continue;
                 }
-                Some(Ask::Campaign(stands)) => {
+                Some(Request::Campaign(stands)) => {
                     // Who leads on account of the outer command is in the way of those who wait for what that holds.
                     let candidacy = Candidacy::from(stands).owner(inner.owner(branch));
                     let session = session.thread();
@@ -475,12 +475,12 @@ async fn serve_branch(
                     asks = true;
                     continue;
                 }
-                Some(Ask::Release) => {
+                Some(Request::Release) => {
                     (lost, yields) = (Box::pin(pending()), Box::pin(pending()));
                     inner.release(branch).await;
-                    Tell::Released
+                    Message::Released
                 }
-                Some(Ask::Hello { .. } | Ask::Guard { .. } | Ask::Dead) => return Ok(()),
+                Some(Request::Hello { .. } | Request::Guard { .. } | Request::Dead) => return Ok(()),
             },
         };
         to.write_all(line(&tell).as_bytes()).await?;
@@ -488,7 +488,7 @@ async fn serve_branch(
 }
 
 /// What the nested process makes the same error of.
-fn failed(error: Error) -> Tell {
+fn failed(error: Error) -> Message {
     let code = error.code().to_owned();
     let retry_ms = match &error {
         Error::Barred { left, .. } => Some(u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
@@ -503,12 +503,12 @@ fn failed(error: Error) -> Tell {
         Error::SessionLost(loss) => loss.to_string(),
         error => error.to_string(),
     };
-    Tell::Failed { code, message, retry_ms }
+    Message::Failed { code, message, retry_ms }
 }
 
-impl From<Stands> for Candidacy {
-    fn from(stands: Stands) -> Self {
-        let Stands { election, rank, preempt, grace_ms, value, timeout_ms } = stands;
+impl From<Candidate> for Candidacy {
+    fn from(stands: Candidate) -> Self {
+        let Candidate { election, rank, preempt, grace_ms, value, timeout_ms } = stands;
         let mut candidacy = Self::new(election).rank(rank).value(value.into_bytes());
         candidacy = candidacy.grace(Duration::from_millis(grace_ms));
         if preempt {

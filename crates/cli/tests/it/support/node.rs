@@ -215,7 +215,7 @@ impl Node {
         serde_json::from_str(&self.ends_with(0, args)).expect("the output is JSON")
     }
 
-    /// Waits until somebody holds a lock, and returns the holder.
+    /// Waits until a lock is held, and returns the holder.
     pub(crate) fn holder(&self, lock: &str) -> Value {
         eventually("a holder", || {
             let reasons = self.json(&["why", lock, "--json"]);

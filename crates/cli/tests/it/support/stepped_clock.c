@@ -1,6 +1,6 @@
 /*
  * The clock on the wall, as many seconds off as a file says. To be preloaded by the processes of a test: the
- * machine's own clock stays as it is, and clocks that nobody can set are left alone.
+ * machine's own clock stays as it is, and clocks that cannot be set are left alone.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
