@@ -1,4 +1,4 @@
-//! The effect of answers.
+//! Applies answers to requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,7 +86,7 @@ impl State {
             (_, Operation::Release(v1::Release { token, to: Some(_), .. })) => {
                 // Handed over, at all levels.
                 if let Some(held) = session_state.holds.remove(&token) {
-                    held.hold.lose(Loss::Released);
+                    held.hold.loss.set(Loss::Released);
                 }
                 Ok(Outcome::Done)
             }
@@ -119,7 +119,7 @@ impl State {
             | Operation::Downgrade(v1::Downgrade { token, .. }) => {
                 let gone = [Code::Lost, Code::NotHeld, Code::StaleToken].map(Some).contains(&code);
                 if gone && let Some(held) = session_state.holds.remove(token) {
-                    held.hold.lose(Loss::Gone);
+                    held.hold.loss.set(Loss::Gone);
                 } else if let Some(held) = session_state.holds.get_mut(token) {
                     held.changing = false;
                     // If the client has reconnected since, it did not ask then.
@@ -156,7 +156,7 @@ impl State {
         let Some(session_state) = self.sessions.get_mut(&session) else { return };
         let held = session_state.holds.iter().find(|(_, held)| held.request == number);
         if let Some(token) = held.map(|(&token, _)| token) {
-            session_state.holds.remove(&token).expect("it was there").hold.lose(Loss::Gone);
+            session_state.holds.remove(&token).expect("it was there").hold.loss.set(Loss::Gone);
         }
         let led = session_state.terms.iter().find(|(_, led)| led.request == number);
         if let Some(term) = led.map(|(&term, _)| term) {
@@ -186,7 +186,7 @@ impl SessionState {
     /// A leadership is over. If it is to be confirmed, it is remembered until the program gives it up.
     pub(crate) fn depose(&mut self, term: u64, loss: Loss, confirm: bool) {
         let Some(led) = self.terms.get_mut(&term) else { return };
-        led.term.lose(loss);
+        led.term.loss.set(loss);
         led.over = true;
         if !confirm {
             self.terms.remove(&term);

@@ -1,4 +1,4 @@
-//! What is wrong with a certificate, in words: TLS says it deep inside of other errors.
+//! Explains TLS errors about certificates, which are nested deep inside of other errors.
 
 use std::error::Error as StdError;
 use std::io;

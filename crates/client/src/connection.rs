@@ -273,7 +273,7 @@ impl State {
     fn lost(&mut self, session: u64, lost: &v1::Lost) {
         let Some(session_state) = self.sessions.get_mut(&session) else { return };
         if let Some(held) = session_state.holds.get(&lost.token) {
-            held.hold.lose(Loss::from(lost.cause()));
+            held.hold.loss.set(Loss::from(lost.cause()));
             if held.hold.locks.len() == 1 {
                 session_state.holds.remove(&lost.token);
             }

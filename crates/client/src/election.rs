@@ -140,19 +140,19 @@ impl Leadership {
     /// to yield, it does not lead any more once its grace period is over.
     pub fn is_leader(&self) -> bool {
         let graced = self.term.yield_by().is_none_or(|by| self.now() < by);
-        graced && self.term.loss().is_none() && self.core.is_alive()
+        graced && self.term.loss.get().is_none() && self.core.is_alive()
     }
 
     /// For how much longer it is certain to lead, even if nothing is heard any more.
     pub fn remaining(&self) -> Duration {
         // In this order: a renewal that does not prolong the leadership comes after the word that it is over.
         let remaining = self.core.remaining();
-        if self.term.loss().is_some() { Duration::ZERO } else { remaining }
+        if self.term.loss.get().is_some() { Duration::ZERO } else { remaining }
     }
 
     /// Waits until it is over, and says why.
     pub fn lost(&self) -> impl Future<Output = Loss> + Send + 'static {
-        self.term.lost()
+        self.term.loss.wait()
     }
 
     /// Waits until a better candidate wants to take over, and says how much time is left to stop and
@@ -182,7 +182,7 @@ impl Leadership {
         self.spent = true;
         let (core, term) = (&self.core, &self.term);
         let operation = core.shared().with_state(|state| state.resignation_of(core.id(), term));
-        match (operation, term.loss()) {
+        match (operation, term.loss.get()) {
             (Some(operation), None) => core.request(operation).await.map(drop),
             (Some(operation), Some(loss)) => {
                 // Another may lead already, and then there was nothing to confirm.

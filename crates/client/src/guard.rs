@@ -59,12 +59,12 @@ impl Guard {
     /// Whether all of them are held. This reads the clock, as
     /// [`Session::is_alive`](crate::Session::is_alive) does.
     pub fn is_held(&self) -> bool {
-        !self.spent && self.hold.loss().is_none() && self.core.is_alive()
+        !self.spent && self.hold.loss.get().is_none() && self.core.is_alive()
     }
 
     /// Waits until one of them is not held any more, and says why.
     pub fn lost(&self) -> impl Future<Output = Loss> + Send + 'static {
-        self.hold.lost()
+        self.hold.loss.wait()
     }
 
     /// Releases them, and waits until the server has done that. If they were lost before, it says so.
@@ -72,7 +72,7 @@ impl Guard {
         self.spent = true;
         let (core, hold) = (&self.core, &self.hold);
         let operation = core.shared().with_state(|state| state.release_of(core.id(), hold, None));
-        let loss = hold.loss();
+        let loss = hold.loss.get();
         if let Some(operation) = operation {
             core.request(operation).await?;
         }
@@ -117,14 +117,15 @@ impl Guard {
         let (core, hold) = (&self.core, &self.hold);
         let operation =
             core.shared().with_state(|state| state.release_of(core.id(), hold, Some(session)));
-        let operation = operation.ok_or_else(|| Error::Lost(hold.loss().unwrap_or(Loss::Gone)))?;
+        let operation =
+            operation.ok_or_else(|| Error::Lost(hold.loss.get().unwrap_or(Loss::Gone)))?;
         core.request(operation).await?;
         self.spent = true;
         Ok(())
     }
 
     fn only_lock(&self) -> Result<String, Error> {
-        if let Some(loss) = self.hold.loss() {
+        if let Some(loss) = self.hold.loss.get() {
             return Err(Error::Lost(loss));
         }
         match self.hold.locks.as_slice() {

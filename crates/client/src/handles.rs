@@ -72,7 +72,8 @@ pub(crate) struct Hold {
     pub(crate) locks: Vec<String>,
     token: AtomicU64,
     epochs: Mutex<Vec<u64>>,
-    loss: LossCell,
+    /// Why it is not held, or led, any more.
+    pub(crate) loss: LossCell,
 }
 
 impl Hold {
@@ -94,18 +95,6 @@ impl Hold {
         self.token.store(token, Ordering::SeqCst);
         *self.epochs.lock().unwrap_or_else(PoisonError::into_inner) = epochs;
     }
-
-    pub(crate) fn lose(&self, loss: Loss) {
-        self.loss.set(loss);
-    }
-
-    pub(crate) fn loss(&self) -> Option<Loss> {
-        self.loss.get()
-    }
-
-    pub(crate) fn lost(&self) -> impl Future<Output = Loss> + Send + 'static {
-        self.loss.wait_or(Loss::Released)
-    }
 }
 
 /// A leadership.
@@ -113,7 +102,8 @@ impl Hold {
 pub(crate) struct Term {
     pub(crate) election: String,
     pub(crate) number: u64,
-    loss: LossCell,
+    /// Why it is not held, or led, any more.
+    pub(crate) loss: LossCell,
     /// When it has to be over, once it is asked to yield.
     yield_by: watch::Sender<Option<Moment>>,
 }
@@ -122,18 +112,6 @@ impl Term {
     pub(crate) fn new(election: String, number: u64) -> Self {
         let (loss, yield_by) = (LossCell::default(), watch::Sender::new(None));
         Self { election, number, loss, yield_by }
-    }
-
-    pub(crate) fn lose(&self, loss: Loss) {
-        self.loss.set(loss);
-    }
-
-    pub(crate) fn loss(&self) -> Option<Loss> {
-        self.loss.get()
-    }
-
-    pub(crate) fn lost(&self) -> impl Future<Output = Loss> + Send + 'static {
-        self.loss.wait_or(Loss::Released)
     }
 
     pub(crate) fn ask_to_yield(&self, by: Moment) {
@@ -152,7 +130,7 @@ impl Term {
 /// Why a grant came to an end; the first reason stands. There is one for every grant and hardly ever a task that waits
 /// for it, so it is smaller than a channel.
 #[derive(Debug, Default)]
-struct LossCell(Arc<LossSlot>);
+pub(crate) struct LossCell(Arc<LossSlot>);
 
 #[derive(Debug, Default)]
 struct LossSlot {
@@ -163,18 +141,18 @@ struct LossSlot {
 }
 
 impl LossCell {
-    fn set(&self, loss: Loss) {
+    pub(crate) fn set(&self, loss: Loss) {
         if self.0.loss.set(loss).is_ok() {
             self.0.changed.notify_waiters();
         }
     }
 
-    fn get(&self) -> Option<Loss> {
+    pub(crate) fn get(&self) -> Option<Loss> {
         self.0.loss.get().copied()
     }
 
-    /// Waits for the reason; if the cell is dropped without one, it is `otherwise`.
-    fn wait_or(&self, otherwise: Loss) -> impl Future<Output = Loss> + Send + 'static {
+    /// Waits for the reason; if the cell is dropped without one, it was released.
+    pub(crate) fn wait(&self) -> impl Future<Output = Loss> + Send + 'static {
         let slot = self.0.clone();
         async move {
             loop {
@@ -182,7 +160,7 @@ impl LossCell {
                 let changed = slot.changed.notified();
                 match slot.loss.get() {
                     Some(&loss) => return loss,
-                    None if slot.closed.load(Ordering::SeqCst) => return otherwise,
+                    None if slot.closed.load(Ordering::SeqCst) => return Loss::Released,
                     None => changed.await,
                 }
             }

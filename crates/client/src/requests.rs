@@ -194,7 +194,7 @@ impl State {
                 // Which token it has by now is unknown, so it is released with either.
                 request.abandoned = true;
                 if let Some(held) = session_state.holds.remove(&token) {
-                    held.hold.lose(Loss::Abandoned);
+                    held.hold.loss.set(Loss::Abandoned);
                 }
                 self.request(session, Operation::ReleaseAll(v1::ReleaseAll { token }), None, None);
             }
@@ -227,7 +227,7 @@ impl State {
                 session_state.holds.remove(&token);
             }
         }
-        match (hold.locks.as_slice(), hold.loss()) {
+        match (hold.locks.as_slice(), hold.loss.get()) {
             ([_], Some(_)) => None,
             ([lock], None) => {
                 Some(Operation::Release(v1::Release { lock: lock.clone(), token, to }))

@@ -334,10 +334,10 @@ impl State {
         }
         session_state.liveness.loss.send_replace(Some(loss));
         for held in std::mem::take(&mut session_state.holds).into_values() {
-            held.hold.lose(loss);
+            held.hold.loss.set(loss);
         }
         for led in std::mem::take(&mut session_state.terms).into_values() {
-            led.term.lose(loss);
+            led.term.loss.set(loss);
         }
         for request in std::mem::take(&mut session_state.requests).into_values() {
             request.reply.map(|reply| reply.send(Err(Error::SessionLost(loss))));

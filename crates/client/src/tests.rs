@@ -189,7 +189,7 @@ fn a_new_connection_asks_for_what_is_held_and_learns_what_is_not() {
     assert!(sent.len() == 4 && sent[3].1 == "renew", "{sent:?}");
     fixture.grant(1, 10);
     fixture.fail(2, "forgotten");
-    assert_eq!((a.loss(), b.loss()), (None, Some(Loss::Gone)));
+    assert_eq!((a.loss.get(), b.loss.get()), (None, Some(Loss::Gone)));
 }
 
 #[test]

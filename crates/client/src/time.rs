@@ -1,4 +1,4 @@
-//! The time by which leases are counted.
+//! The clock by which leases are counted.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -257,7 +257,7 @@ async fn a_server_that_cannot_be_reached_is_an_error_that_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_listens_there_and_is_no_server_is_named() {
+async fn a_program_that_listens_there_and_is_no_server_is_reported() {
     let says = [
         ("HTTP/1.1 404 Not Found\r\ncontent-length: 5\r\n\r\n<html", "404"),
         ("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}", "200"),

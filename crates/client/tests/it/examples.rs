@@ -38,7 +38,7 @@ fn a_fenced_file_refuses_an_old_token() {
 }
 
 #[test]
-fn a_rate_limiter_lets_everybody_pass_but_not_at_once() {
+fn a_rate_limiter_lets_all_clients_pass_but_not_at_once() {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     let world = runtime.block_on(World::new());
     let mut command = example("rate_limiter", &world);

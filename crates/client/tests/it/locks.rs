@@ -87,7 +87,7 @@ async fn a_shared_lock_becomes_exclusive_and_back_with_new_tokens() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_upgrade_that_is_given_up_releases_the_lock_and_blocks_nobody() {
+async fn an_upgrade_that_is_given_up_releases_the_lock_and_blocks_no_other() {
     let world = World::new().await;
     let client = world.client().await;
     let (one, two) = (world.session("one", LONG).await, world.session("two", LONG).await);
