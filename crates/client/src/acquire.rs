@@ -64,7 +64,7 @@ impl Acquire {
         Self::all([Want::permits(lock, take, of)])
     }
 
-    /// The same, but it may take no longer than so.
+    /// The same, with a timeout.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self

@@ -70,12 +70,12 @@ impl Client {
         self.runtime.run(self.inner.why(lock))
     }
 
-    /// Who waits for whom.
+    /// The wait-for graph.
     pub fn graph(&self) -> Result<view::WaitGraph, Error> {
         self.runtime.run(self.inner.graph())
     }
 
-    /// What the server is and how it does.
+    /// The version of the server, its counts, and whether it grants.
     pub fn status(&self) -> Result<view::NodeStatus, Error> {
         self.runtime.run(self.inner.status())
     }
@@ -156,12 +156,12 @@ impl Session {
         self.acquire(Acquire::exclusive(name))
     }
 
-    /// Takes a lock if it can be had at once.
+    /// Takes a lock if it is free; does not wait.
     pub fn try_lock(&self, name: impl Into<String>) -> Result<Option<Guard>, Error> {
         self.try_acquire(Acquire::exclusive(name))
     }
 
-    /// Waits for a lock, but not for longer than so.
+    /// Waits for a lock for at most this long.
     pub fn lock_timeout(&self, name: impl Into<String>, timeout: Duration) -> Result<Guard, Error> {
         self.acquire(Acquire::exclusive(name).timeout(timeout))
     }
@@ -187,7 +187,7 @@ impl Session {
         Ok(Guard { inner, runtime: self.runtime.clone() })
     }
 
-    /// Takes what was asked for if it can be had at once.
+    /// Takes the locks if they are free; does not wait.
     pub fn try_acquire(&self, acquire: Acquire) -> Result<Option<Guard>, Error> {
         let inner = self.runtime.run(self.inner.try_acquire(acquire))?;
         Ok(inner.map(|inner| Guard { inner, runtime: self.runtime.clone() }))
@@ -245,7 +245,7 @@ impl Guard {
         self.runtime.run(self.inner.upgrade())
     }
 
-    /// The same, but for no longer than so.
+    /// The same, for at most this long.
     pub fn upgrade_timeout(&mut self, timeout: Duration) -> Result<(), Error> {
         self.runtime.run(self.inner.upgrade_timeout(timeout))
     }
@@ -290,7 +290,7 @@ impl Leadership {
         self.runtime.run(self.inner.yielding())
     }
 
-    /// Is known for something else from now on.
+    /// Publishes another value to observers.
     pub fn proclaim(&self, value: impl Into<Vec<u8>>) -> Result<(), Error> {
         self.runtime.run(self.inner.proclaim(value))
     }

@@ -11,7 +11,7 @@ use crate::state::Outcome;
 use crate::time::Moment;
 use crate::{Error, Loss, Session};
 
-/// What a candidate of an election offers and wants.
+/// A candidacy in an election.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Candidacy {
@@ -56,13 +56,13 @@ impl Candidacy {
         self
     }
 
-    /// The same, known for this when it leads.
+    /// The same, with a value that observers see while it leads.
     pub fn value(mut self, value: impl Into<Vec<u8>>) -> Self {
         self.value = value.into();
         self
     }
 
-    /// The same, but it may take no longer than so.
+    /// The same, with a timeout.
     pub fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
         self
@@ -169,7 +169,7 @@ impl Leadership {
         }
     }
 
-    /// Is known for something else from now on.
+    /// Publishes another value to observers.
     pub async fn proclaim(&self, value: impl Into<Vec<u8>>) -> Result<(), Error> {
         let (election, term) = (self.term.election.clone(), self.term.number);
         let proclaim = v1::Proclaim { election, term, value: value.into() };

@@ -89,7 +89,7 @@ impl Guard {
         self.upgrade_within(None).await
     }
 
-    /// The same, but for no longer than so.
+    /// The same, for at most this long.
     pub async fn upgrade_timeout(&mut self, timeout: Duration) -> Result<(), Error> {
         self.upgrade_within(Some(timeout)).await
     }

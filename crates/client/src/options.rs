@@ -8,20 +8,20 @@ use crate::Error;
 use crate::endpoint::Endpoint;
 use crate::time::TimeSource;
 
-/// Where the servers are and who the client is.
+/// The addresses of the servers, and the identity of the client.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The servers: `host:port`, `http://host:port` or `https://host:port`.
     pub endpoints: Vec<String>,
-    /// What the client is let in by. It is not sent to another machine without TLS, unless `insecure_token` says so.
+    /// The access token. It is not sent to another machine without TLS, unless `insecure_token` is set.
     pub token: Option<Secret>,
     /// Whether the token may be sent in the clear, to other machines, too: where no other can listen in.
     pub insecure_token: bool,
     /// TLS, if the servers want it.
     pub tls: Option<Tls>,
-    /// What the client is called, for people; the program's name unless told otherwise.
+    /// The name of the client, for people; by default the name of the program.
     pub name: String,
-    /// Where it runs, for people; the machine's name unless told otherwise.
+    /// The host that it runs on, for people; by default the name of the machine.
     pub host: String,
     /// How long it may take to reach a server, and to have an answer to what concerns no session.
     pub connect_timeout: Duration,
@@ -102,7 +102,7 @@ impl Options {
         self
     }
 
-    /// The same, in secret.
+    /// The same, over TLS.
     #[must_use]
     pub fn tls(mut self, tls: Tls) -> Self {
         self.tls = Some(tls);
@@ -130,7 +130,7 @@ impl Options {
         self
     }
 
-    /// The same with other patience.
+    /// The same, with another timeout for connecting.
     #[must_use]
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
@@ -154,7 +154,7 @@ impl Options {
     }
 }
 
-/// Whom to trust and what to show, in PEM.
+/// TLS: the authority to trust and the certificate to present, in PEM.
 #[derive(Clone)]
 pub struct Tls {
     /// The authority that has signed the servers' certificates; if none is given, those that the system trusts.
@@ -176,7 +176,7 @@ impl Tls {
         Self { ca: None, identity: None, domain: None }
     }
 
-    /// The same, and shows this certificate.
+    /// The same, and presents this certificate.
     #[must_use]
     pub fn showing(mut self, certificate: impl Into<Vec<u8>>, key: impl Into<Secret>) -> Self {
         self.identity = Some((certificate.into(), key.into()));

@@ -18,7 +18,7 @@ use crate::{Error, Guard, Loss, Secret};
 pub struct SessionOptions {
     /// How long it lives when it is not renewed: 15 seconds unless told otherwise.
     pub ttl: Option<Duration>,
-    /// What it is called, for people; as the client unless told otherwise.
+    /// Its name, for people; by default the name of the client.
     pub name: Option<String>,
     /// In a deadlock the lowest loses, if the server's policy goes by priority.
     pub priority: i32,
@@ -231,12 +231,12 @@ impl Session {
         self.acquire(Acquire::exclusive(name)).await
     }
 
-    /// Takes a lock if it can be had at once.
+    /// Takes a lock if it is free; does not wait.
     pub async fn try_lock(&self, name: impl Into<String>) -> Result<Option<Guard>, Error> {
         self.try_acquire(Acquire::exclusive(name)).await
     }
 
-    /// Waits for a lock, but not for longer than so.
+    /// Waits for a lock for at most this long.
     pub async fn lock_timeout(
         &self,
         name: impl Into<String>,
@@ -265,7 +265,7 @@ impl Session {
         self.acquire(Acquire::all(wants)).await
     }
 
-    /// Takes what was asked for if it can be had at once.
+    /// Takes the locks if they are free; does not wait.
     pub async fn try_acquire(&self, acquire: Acquire) -> Result<Option<Guard>, Error> {
         match self.acquire(acquire.at_once()).await {
             Ok(guard) => Ok(Some(guard)),
@@ -351,7 +351,7 @@ impl SessionCore {
         self.request_within(operation, None, None).await
     }
 
-    /// The same, but not for longer than so.
+    /// The same, for at most this long.
     pub(crate) async fn request_within(
         &self,
         operation: Operation,

@@ -84,12 +84,12 @@ impl Client {
         self.see(named, async |mut rpc, named| rpc.why(named).await).await
     }
 
-    /// Who waits for whom.
+    /// The wait-for graph.
     pub async fn graph(&self) -> Result<v1::WaitGraph, Error> {
         self.see(v1::ShowGraph {}, async |mut rpc, show| rpc.graph(show).await).await
     }
 
-    /// What the server is and how it does.
+    /// The version of the server, its counts, and whether it grants.
     pub async fn status(&self) -> Result<v1::NodeStatus, Error> {
         self.see(v1::ShowStatus {}, async |mut rpc, show| rpc.status(show).await).await
     }
