@@ -2,7 +2,7 @@
 
 use conclave_protocol::{Algorithm, Info};
 
-use crate::{base, detector, election, mutex};
+use crate::{base, detector, election, mutex, snapshot};
 
 /// Everything that can be run, in the order of the catalogue.
 pub static ALL: &[&dyn Algorithm] = &[
@@ -101,6 +101,10 @@ pub static ALL: &[&dyn Algorithm] = &[
     &detector::phi_accrual::PLAIN,
     &detector::busy_or_dead::PLAIN,
     &detector::busy_or_dead::SILENT,
+    // Snapshots.
+    &snapshot::chandy_lamport::PLAIN,
+    &snapshot::chandy_lamport::UNORDERED,
+    &snapshot::chandy_lamport::NAIVE,
 ];
 
 /// Something that is explained but not run: a notion that the algorithms build on.

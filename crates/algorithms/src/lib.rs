@@ -12,3 +12,4 @@ pub mod detector;
 pub mod election;
 pub mod mutex;
 pub mod quorum;
+pub mod snapshot;

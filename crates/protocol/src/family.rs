@@ -7,6 +7,7 @@ mod base;
 mod detector;
 mod election;
 mod mutex;
+pub mod snapshot;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +16,8 @@ use std::time::Duration;
 use crate::{Info, Mark, NodeId, Note, Property, Time};
 
 /// Every family. A new one adds its file and a line here.
-static ALL: &[&Family] = &[&mutex::FAMILY, &election::FAMILY, &detector::FAMILY, &base::FAMILY];
+static ALL: &[&Family] =
+    &[&mutex::FAMILY, &election::FAMILY, &detector::FAMILY, &base::FAMILY, &snapshot::FAMILY];
 
 /// A family of which nothing is promised.
 const PLAIN: Family = Family {

@@ -271,6 +271,10 @@ properties! {
     BestLeads "L3" "the leader is the best live node";
     Completeness "COMPLETE" "every crashed node is suspected by every live one in the end";
     Accuracy "ACCURATE" "no live node is suspected";
+    Cut "CUT" "no message is received inside the cut of a snapshot and sent outside";
+    Sum "SUM" "the parts of a snapshot add up to what all nodes own";
+    Done "DONE" "at rest every part of a snapshot is finished, with one marker on each channel";
+    Conserved "CONSERVED" "nodes and channels together own at all times what they owned at first";
 }
 
 impl fmt::Display for Property {

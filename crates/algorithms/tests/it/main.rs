@@ -19,6 +19,7 @@ mod ring_elections;
 mod ring_faults;
 mod rings;
 mod shared_memory;
+mod snapshots;
 mod superpeers;
 mod support;
 mod tree_tokens;

@@ -6,7 +6,8 @@ use crate::support::{T, at, nodes, random_spec, simulate};
 use conclave_algorithms::detector::heartbeat::{self, Heartbeat};
 use conclave_algorithms::detector::support::with::{self, With};
 use conclave_algorithms::detector::timeout_sync::{self, TimeoutSync};
-use conclave_algorithms::{detector, mutex};
+use conclave_algorithms::snapshot::chandy_lamport::{self, ChandyLamport};
+use conclave_algorithms::{detector, mutex, snapshot};
 use conclave_protocol::{
     Channels, Charge, Ctx, Effect, Entry, Handle, Host, Hosted, Input, Mark, Marked, Message,
     Never, NodeId, Outside, Property, Protocol, Reliable, Setup, Stimulus, Time, TimerKey,
@@ -124,8 +125,12 @@ impl Protocol for Probe {
 }
 
 /// How to look at a wrapper around the probe.
-trait Wrapper: Protocol<Request = Do, Notice = Told> {
+trait Wrapper: Protocol {
     fn config() -> Self::Config;
+    /// A request of the probe's application.
+    fn request(request: Do) -> Self::Request;
+    /// What the probe says, if the wrapper does not say it itself.
+    fn told(notice: &Self::Notice) -> Option<Told>;
     fn probe(&self) -> &Probe;
     /// What the probe has saved, in what the wrapper has saved.
     fn saved(stable: &Self::Stable) -> Option<u64>;
@@ -155,6 +160,12 @@ impl<D: Watching> Wrapper for With<D, Probe> {
     fn config() -> Self::Config {
         with::Config { detector: D::constants(), app: 17 }
     }
+    fn request(request: Do) -> Do {
+        request
+    }
+    fn told(notice: &Told) -> Option<Told> {
+        Some(*notice)
+    }
     fn probe(&self) -> &Probe {
         &self.app
     }
@@ -166,6 +177,33 @@ impl<D: Watching> Wrapper for With<D, Probe> {
     }
     fn carries(msg: &Self::Msg) -> bool {
         matches!(msg, with::Msg::App(Word))
+    }
+}
+
+impl Wrapper for ChandyLamport<Probe> {
+    fn config() -> Self::Config {
+        chandy_lamport::Config::new(17, Some((|_| 1, |_| 1)))
+    }
+    fn request(request: Do) -> Self::Request {
+        snapshot::Request::App(request)
+    }
+    fn told(notice: &Self::Notice) -> Option<Told> {
+        match notice {
+            snapshot::Notice::App(told) => Some(*told),
+            _ => None,
+        }
+    }
+    fn probe(&self) -> &Probe {
+        &self.app
+    }
+    fn saved(stable: &u64) -> Option<u64> {
+        Some(*stable)
+    }
+    fn alarm() -> Alarm {
+        Alarm
+    }
+    fn carries(msg: &Self::Msg) -> bool {
+        matches!(msg, chandy_lamport::Msg::App(Word))
     }
 }
 
@@ -196,7 +234,7 @@ impl<W: Wrapper> Node<W> {
 
 fn told<W: Wrapper>(effects: &[Effect<W>]) -> Vec<Told> {
     let told = |effect: &Effect<W>| match effect {
-        Effect::Notify(told) => Some(*told),
+        Effect::Notify(notice) => W::told(notice),
         _ => None,
     };
     effects.iter().filter_map(told).collect()
@@ -221,7 +259,7 @@ fn sees_through<W: Wrapper>() {
     );
 
     // Every kind of effect comes out.
-    let sent = node.step(Input::Request(Do::Send(NodeId(2))));
+    let sent = node.step(Input::Request(W::request(Do::Send(NodeId(2)))));
     assert_eq!(told(&sent), [Told::Asked]);
     assert_eq!(reached(&sent), [NodeId(2)]);
     let word = sent.iter().find_map(|effect| match effect {
@@ -230,22 +268,25 @@ fn sees_through<W: Wrapper>() {
     });
     let word = word.expect("just sent");
     assert_eq!(W::charge(&word, ME, NodeId(2)), Charge::NextEntry, "charged as the probe says");
-    assert_eq!(reached(&node.step(Input::Request(Do::Broadcast))), nodes([0, 2]));
-    let to_self = node.step(Input::Request(Do::Send(ME)));
+    assert_eq!(reached(&node.step(Input::Request(W::request(Do::Broadcast)))), nodes([0, 2]));
+    let to_self = node.step(Input::Request(W::request(Do::Send(ME))));
     assert_eq!(told(&to_self), [Told::Asked, Told::Message(ME)]);
     assert_eq!(reached(&to_self), [], "a message to oneself stays inside");
-    let set = node.step(Input::Request(Do::SetTimer));
+    let set = node.step(Input::Request(W::request(Do::SetTimer)));
     assert!(set.contains(&Effect::SetTimer { timer: W::alarm(), after: T }));
-    let cancelled = node.step(Input::Request(Do::CancelTimer));
+    let cancelled = node.step(Input::Request(W::request(Do::CancelTimer)));
     assert!(cancelled.contains(&Effect::CancelTimer(W::alarm())));
-    let saved = node.step(Input::Request(Do::Save(42)));
+    let saved = node.step(Input::Request(W::request(Do::Save(42))));
     let stable = saved.iter().find_map(|effect| match effect {
         Effect::Save(stable) => Some(stable.clone()),
         _ => None,
     });
     let stable = stable.expect("something was saved");
     assert_eq!(W::saved(&stable), Some(42));
-    assert_eq!(told(&node.step(Input::Request(Do::Choose))), [Told::Asked, Told::Chosen(0)]);
+    assert_eq!(
+        told(&node.step(Input::Request(W::request(Do::Choose)))),
+        [Told::Asked, Told::Chosen(0)]
+    );
 
     // Every kind of input gets in. The first message of a peer is like our first to it.
     let (mut peer, _) = Node::<W>::boot(None);
@@ -390,6 +431,11 @@ impl Linked {
 fn protocols_with_a_detector_get_everything() {
     sees_through::<With<Heartbeat, Probe>>();
     sees_through::<With<TimeoutSync, Probe>>();
+}
+
+#[test]
+fn applications_of_which_snapshots_are_taken_get_everything() {
+    sees_through::<ChandyLamport<Probe>>();
 }
 
 #[test]

@@ -1,0 +1,106 @@
+//! Snapshots: what all nodes and all channels hold at once, recorded while an application goes on.
+
+pub mod app;
+pub mod bank;
+pub mod chandy_lamport;
+pub mod section;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use conclave_protocol::family::snapshot::{CLOSES, HOLDS, OWNS, RECORDS, STARTS};
+use conclave_protocol::{HeardBy, Mark, Marked, NodeId, Note, Protocol};
+use serde::{Deserialize, Serialize};
+
+/// The number of a snapshot. Each node numbers the snapshots that it starts itself, so that no two
+/// get the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Sid(pub u16);
+
+impl Sid {
+    /// That of the snapshot which `initiator` starts after so many others, of so many nodes; `None`
+    /// if the numbers are used up.
+    pub fn new(initiator: NodeId, before: u32, nodes: u32) -> Option<Self> {
+        let number = before.checked_mul(nodes)?.checked_add(initiator.0)?;
+        u16::try_from(number).ok().map(Self)
+    }
+}
+
+/// What an application asks of its node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Request<R> {
+    /// To start a snapshot. Asked at any time.
+    Snapshot,
+    /// What the application inside asks of its own node.
+    App(R),
+}
+
+/// What a node tells its application.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub enum Notice<P: Protocol> {
+    /// At boot: what the node owns, where that adds up.
+    Owns(u64),
+    /// The node has recorded its state.
+    Recorded(Sid),
+    /// What was on its way from this node is known.
+    Closed(Sid, NodeId),
+    /// The node's part of the snapshot is finished, and what it holds, where that adds up.
+    Finished(Box<Share<P>>, u64),
+    /// What the application inside is told.
+    App(P::Notice),
+}
+
+/// A node's part of a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct Share<P: Protocol> {
+    /// The number of the snapshot.
+    pub sid: Sid,
+    /// The state of the application.
+    pub state: P,
+    /// Its timers that were running, each with how long it had been set for.
+    pub timers: Vec<(P::Timer, Duration)>,
+    /// What was on its way from each node, in the order in which it arrived.
+    pub channels: BTreeMap<NodeId, Vec<P::Msg>>,
+}
+
+impl<R: Marked> Marked for Request<R> {
+    fn mark(&self) -> Mark {
+        match self {
+            Self::Snapshot => Mark::Note(Note { kind: STARTS, ..Note::default() }),
+            Self::App(request) => request.mark(),
+        }
+    }
+}
+
+impl<P: Protocol> Marked for Notice<P> {
+    fn mark(&self) -> Mark {
+        let note = |kind, Sid(number)| Note { kind, number, ..Note::default() };
+        Mark::Note(match self {
+            Self::Owns(value) => Note { value: *value, ..note(OWNS, Sid(0)) },
+            Self::Recorded(sid) => note(RECORDS, *sid),
+            Self::Closed(sid, who) => Note { who: *who, ..note(CLOSES, *sid) },
+            Self::Finished(share, value) => Note { value: *value, ..note(HOLDS, share.sid) },
+            Self::App(notice) => return notice.mark(),
+        })
+    }
+}
+
+impl<P: Protocol> HeardBy for Notice<P> {
+    type Client = Client;
+}
+
+/// An application that asks for snapshots; what goes on inside needs no requests.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Client;
+
+impl<R, P: Protocol<Request = Request<R>>> conclave_protocol::Client<P> for Client {
+    fn requests(&self) -> impl IntoIterator<Item = Request<R>> {
+        Some(Request::Snapshot)
+    }
+
+    fn on_request(&mut self, _: &Request<R>) {}
+
+    fn on_notice(&mut self, _: &P::Notice) {}
+}
