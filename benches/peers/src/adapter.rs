@@ -199,6 +199,7 @@ impl<P: Protocol, C> Node<P, C> {
             | Mark::Unled
             | Mark::Suspects(_)
             | Mark::Trusts(_)
+            | Mark::Note(_)
             | Mark::Other => {}
         }
     }
