@@ -40,6 +40,8 @@ enum How {
         measure: fn(&'static Info, u32, u64, &mut Algorithm),
         /// The table for one number of nodes: that at this place, which is so many.
         sheet: fn(&Comparison, usize, u32) -> Sheet,
+        /// Another table, if there is more to say.
+        further: fn(&Comparison) -> Option<Sheet>,
         /// What to draw over the number of nodes.
         graphs: fn(&Comparison) -> Vec<Graph>,
     },

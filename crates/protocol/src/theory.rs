@@ -129,16 +129,14 @@ pub enum Pace {
 pub enum Provided {
     /// Every run is one.
     Always,
-    /// `node` got in at its attempt number `attempts`, having collected `grants` grants in all.
-    Attempts {
-        /// The requester.
+    /// Every request was served, and `node` sent and received so many messages.
+    Messages {
+        /// The node.
         node: NodeId,
-        /// How many coordinators it asks at a time.
-        targets: u64,
-        /// How often it asked.
-        attempts: u64,
-        /// How many grants it got.
-        grants: u64,
+        /// How the name of those begins that it sent, and how many there were.
+        sent: (&'static str, u64),
+        /// The same of those that it received.
+        received: (&'static str, u64),
     },
 }
 

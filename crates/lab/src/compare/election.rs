@@ -2,13 +2,13 @@
 
 use conclave_protocol::{Crashes, Info, Mark, NodeId, Property, Setup, Time};
 use conclave_sim::{
-    Action, Arrivals, Ask, Costs, Event, JudgeLimits, Outcome, RunSpec, Superpeers, Tracing,
-    Workload, judge,
+    Action, Arrivals, Ask, Costs, Event, JudgeLimits, Outcome, RunSpec, Spacing, Superpeers,
+    Tracing, Workload, judge,
 };
 use serde::Serialize;
 
 use super::mutex::{Beside, in_units, topology};
-use super::{Comparison, Graph, How, Kind, Line, sheets};
+use super::{Comparison, Graph, How, Kind, Line, Sheet, figure, or_dash};
 use crate::simulate;
 use crate::theory::fit::fit;
 use crate::theory::setups::at;
@@ -20,10 +20,149 @@ pub(super) static KIND: Kind = Kind {
     seeds: 3,
     how: How::Costs {
         measure: |info, nodes, _, algorithm| algorithm.elections.push(measure(info, nodes)),
-        sheet: sheets::election,
+        sheet,
+        further: superpeers,
         graphs,
     },
 };
+
+/// The columns after the name, and how much each matters: the last go first where a line is short.
+const COLUMNS: [(&str, u8); 9] = [
+    ("messages, least", 0),
+    ("messages, most", 0),
+    ("messages, all call", 0),
+    ("time, least", 3),
+    ("time, most", 1),
+    ("bytes, most", 2),
+    ("upkeep", 4),
+    ("survives", 0),
+    ("leader", 2),
+];
+
+/// The table for one number of nodes.
+fn sheet(comparison: &Comparison, _: usize, nodes: u32) -> Sheet {
+    let (mut rows, mut notes) = (Vec::new(), Vec::new());
+    notes.push(
+        "One node calls for an election, the one with which it costs least or most, or all call at \
+         once. Where the model has crashes (†), the best node has crashed before. Messages without \
+         acknowledgements and the like, which stand under upkeep. T is the time a message takes. \
+         survives: the lowest node calls, and each node in turn crashes at each moment of the \
+         election; in how many of these runs all who are left agree on the best of them. ✓: exactly \
+         as theory has it; (n): theory says n; neither: theory has no formula for it"
+            .to_owned(),
+    );
+    for algorithm in &comparison.algorithms {
+        let of_size = algorithm.elections.iter().filter(|election| election.nodes == nodes);
+        for election in of_size.filter(|election| election.superpeers.is_none()) {
+            let name = algorithm.name();
+            if let Some(why) = &election.unfit {
+                notes.push(format!("{name}: – because {why}"));
+                rows.push([vec![name.to_owned()], vec!["–".into(); COLUMNS.len()]].concat());
+                continue;
+            }
+            let dagger = if election.best_is_dead { "†" } else { "" };
+            rows.push([vec![format!("{name}{dagger}")], called(election)].concat());
+            if let Some((node, when, why)) =
+                election.crashes.iter().find_map(|it| it.first.as_ref())
+            {
+                notes.push(format!(
+                    "{name}: if p{node} crashes {} T after the call: {why}",
+                    figure(*when)
+                ));
+            }
+        }
+    }
+    let head = std::iter::once("algorithm").chain(COLUMNS.map(|(head, _)| head));
+    let matters = std::iter::once(0).chain(COLUMNS.map(|(_, matters)| matters)).collect();
+    let head = head.map(str::to_owned).collect();
+    Sheet { title: format!("N = {nodes}"), head, rows, notes, words: 1, matters }
+}
+
+/// The cells after the name.
+fn called(election: &Election) -> Vec<String> {
+    let alone = || election.calls.iter().filter(|call| call.initiators.len() == 1);
+    let by_cost = |call: &&Call| call.messages.measured.map(|it| it as u64);
+    let (least, most) = (alone().min_by_key(by_cost), alone().max_by_key(by_cost));
+    let all = election.calls.iter().find(|call| call.initiators.len() > 1);
+    let messages = |call: Option<&Call>| {
+        call.map_or_else(|| "–".to_owned(), |call| call.messages.show(figure))
+    };
+    let time = |call: Option<&Call>| {
+        call.map_or_else(|| "–".to_owned(), |call| call.turnaround.show(figure))
+    };
+    let number = |call: Option<&Call>, read: fn(&Call) -> u64| {
+        call.map_or_else(|| "–".to_owned(), |call| read(call).to_string())
+    };
+    let survives = election
+        .crashes
+        .as_ref()
+        .map_or_else(|| "–".to_owned(), |crashed| format!("{}/{}", crashed.survived, crashed.runs));
+    let leader = most.and_then(|call| call.leader);
+    vec![
+        messages(least),
+        messages(most),
+        messages(all),
+        time(least),
+        time(most),
+        number(most, |call| call.bytes),
+        number(most, |call| call.upkeep),
+        survives,
+        leader.map_or_else(|| "–".to_owned(), |leader| format!("p{leader}")),
+    ]
+}
+
+/// Where several are elected on purpose.
+fn superpeers(comparison: &Comparison) -> Option<Sheet> {
+    let mut rows = Vec::new();
+    for algorithm in &comparison.algorithms {
+        for Election { nodes, calls, superpeers, .. } in &algorithm.elections {
+            let Some(found) = superpeers else { continue };
+            let space = |read: fn(&Spacing) -> f64| or_dash(found.space.as_ref().map(read));
+            rows.push(vec![
+                algorithm.name().to_owned(),
+                nodes.to_string(),
+                found.count.to_string(),
+                figure(found.load_mean),
+                found.load_most.to_string(),
+                space(|it| it.reach_mean),
+                space(|it| it.reach_most),
+                space(|it| it.gap.least),
+                space(|it| it.random.least),
+                space(|it| it.gap.mean),
+                space(|it| it.random.mean),
+                space(|it| it.grid),
+                calls.first().map_or_else(
+                    || "–".to_owned(),
+                    |call| figure(call.messages.measured.unwrap_or(0.0) / f64::from(*nodes)),
+                ),
+            ]);
+        }
+    }
+    let head = [
+        "algorithm",
+        "nodes",
+        "super- peers",
+        "load, mean",
+        "load, most",
+        "away, mean",
+        "away, most",
+        "gap, least",
+        "at random",
+        "gap, mean",
+        "at random",
+        "on a grid",
+        "messages per node",
+    ];
+    let notes = vec![
+        "Several are elected on purpose, to serve the rest. away: from a node to its superpeer; gap: \
+         from a superpeer to the nearest other; one node to a unit of space"
+            .to_owned(),
+    ];
+    let title = "Superpeers".to_owned();
+    let matters = vec![0, 0, 0, 1, 1, 2, 2, 1, 1, 3, 3, 1, 1];
+    let head = head.map(str::to_owned).to_vec();
+    (!rows.is_empty()).then_some(Sheet { title, head, rows, notes, words: 1, matters })
+}
 
 /// The worst initiator is the lowest.
 fn graphs(comparison: &Comparison) -> Vec<Graph> {

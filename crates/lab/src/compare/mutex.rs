@@ -6,7 +6,7 @@ use conclave_protocol::{Info, NodeId, Setup, Topology};
 use conclave_sim::{Arrivals, Ask, Costs, Outcome, RunSpec, Spread, Tracing, Workload};
 use serde::Serialize;
 
-use super::{Comparison, Graph, How, Kind, Line, sheets};
+use super::{Comparison, Graph, How, Kind, Line, Sheet, figure, or_dash};
 use crate::theory::fit::{About, alone};
 use crate::theory::formula::Params;
 use crate::theory::rows_of;
@@ -22,7 +22,8 @@ pub(super) static KIND: Kind = Kind {
         measure: |info, nodes, seeds, algorithm| {
             algorithm.sizes.push(measure(info, nodes, seeds));
         },
-        sheet: sheets::mutex,
+        sheet,
+        further: |_| None,
         graphs,
     },
 };
@@ -140,6 +141,111 @@ pub fn measure(info: &'static Info, nodes: u32, seeds: u64) -> Size {
         Ok(figures) => Size { nodes, figures: Some(figures), unfit: None, last_client },
         Err(reason) => Size { nodes, figures: None, unfit: Some(reason), last_client },
     }
+}
+
+/// The columns after the name, and how much each matters: the last go first where a line is short.
+const COLUMNS: [(&str, u8); 12] = [
+    ("messages, alone", 0),
+    ("messages, saturated", 1),
+    ("entry delay", 0),
+    ("sync delay", 0),
+    ("response time", 2),
+    ("bytes per entry", 2),
+    ("entries per T", 0),
+    ("fair- ness", 2),
+    ("waiting p50", 5),
+    ("waiting p99", 3),
+    ("over- taken", 4),
+    ("burst messages", 5),
+];
+
+/// The table for one number of nodes.
+fn sheet(comparison: &Comparison, i: usize, nodes: u32) -> Sheet {
+    let (mut rows, mut notes) = (Vec::new(), Vec::new());
+    let stay = comparison.stay;
+    notes.push(format!(
+        "T is the time a message takes, E = {stay} T the stay inside. alone: the last client asks \
+         in an idle system; messages as entry + exit; tx: transmissions, a broadcast being one. \
+         sync delay: all ask at once. saturated, bytes and the rest: everybody asks again as soon \
+         as it has left. ✓: exactly as theory has it; (n): theory says n; neither: theory has no \
+         formula for it"
+    ));
+    for algorithm in &comparison.algorithms {
+        let size = &algorithm.sizes[i];
+        let name = algorithm.name().to_owned();
+        let Some(figures) = &size.figures else {
+            let reason = size.unfit.as_deref().unwrap_or("it does not fit");
+            notes.push(format!("{name}: – because {reason}"));
+            rows.push([vec![name], vec!["–".into(); COLUMNS.len()]].concat());
+            continue;
+        };
+        let stuck =
+            [("all at once", &figures.burst.stuck), ("saturated", &figures.saturated.stuck)];
+        for (when, what) in stuck {
+            notes.extend(what.iter().map(|what| format!("{name}: {when}: {what}")));
+        }
+        if size.last_client != Some(figures.idle.requester) {
+            let requester = figures.idle.requester;
+            notes.push(format!("{name}: alone: p{requester} asks, once things have settled; the last is its own coordinator"));
+        }
+        rows.push([vec![name], cells(figures)].concat());
+    }
+    let head = std::iter::once("algorithm").chain(COLUMNS.map(|(head, _)| head));
+    let matters = std::iter::once(0).chain(COLUMNS.map(|(_, matters)| matters)).collect();
+    let head = head.map(str::to_owned).collect();
+    Sheet { title: format!("N = {nodes}"), head, rows, notes, words: 1, matters }
+}
+
+fn cells(figures: &Figures) -> Vec<String> {
+    let Figures { idle, burst, saturated } = figures;
+    let both = |entry: Option<f64>, exit: Option<f64>| {
+        Some(format!("{}+{}", figure(entry?), figure(exit?)))
+    };
+    let Idle { messages, messages_entry: entry, messages_exit: exit, .. } = idle;
+    let parts = both(entry.measured, exit.measured);
+    let alone = match (&idle.transmissions, parts, both(entry.theory, exit.theory)) {
+        (Some(transmissions), ..) => transmissions.show(|count| format!("{}tx", figure(count))),
+        (_, Some(parts), Some(theory)) if parts == theory => format!("{parts} ✓"),
+        (_, Some(parts), Some(theory)) => format!("{parts} ({theory})"),
+        (_, Some(parts), None) => match messages.theory {
+            Some(theory) if Some(theory) == messages.measured => format!("{parts} ✓"),
+            Some(theory) => format!("{parts} ({})", figure(theory)),
+            None => parts,
+        },
+        _ => "–".to_owned(),
+    };
+    let response = idle.response.show(|wait| match wait {
+        0.0 => "E".to_owned(),
+        _ => format!("{}T+E", figure(wait)),
+    });
+    let sync = match (&burst.stuck, burst.sync_delay, burst.sync_theory) {
+        (Some(_), ..) => "stuck".to_owned(),
+        (_, Some(delay), Some((least, most))) if least < most => {
+            format!("{} ({}…{})", figure(delay), figure(least), figure(most))
+        }
+        (_, measured, theory) => {
+            Beside { measured, theory: theory.map(|(delay, _)| delay) }.show(figure)
+        }
+    };
+    let mut cells = vec![alone, or_dash(saturated.messages), idle.entry_delay.show(figure)];
+    cells.extend([sync, response]);
+    if saturated.stuck.is_some() {
+        cells[1] = "stuck".to_owned();
+        cells.extend(["–"; 6].map(str::to_owned));
+        cells.push(burst.messages.to_string());
+        return cells;
+    }
+    let rate = Beside { measured: saturated.throughput, theory: saturated.throughput_theory };
+    cells.extend([
+        saturated.bytes.map_or_else(|| "–".to_owned(), |bytes| format!("{bytes:.0}")),
+        rate.show(|rate| format!("{rate:.4}")),
+        saturated.fairness.map_or_else(|| "–".to_owned(), |jain| format!("{jain:.3}")),
+        figure(saturated.waiting_p50),
+        figure(saturated.waiting_p99),
+        saturated.overtaking.to_string(),
+        burst.messages.to_string(),
+    ]);
+    cells
 }
 
 fn graphs(comparison: &Comparison) -> Vec<Graph> {

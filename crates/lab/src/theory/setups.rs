@@ -97,19 +97,19 @@ pub fn spec(info: &Info, run: &Run) -> RunSpec {
 
 /// Whether the run is an example of the case.
 pub fn is_example(provided: Provided, outcome: &Outcome, costs: &Costs) -> bool {
-    let Provided::Attempts { node, targets, attempts, grants } = provided else { return true };
+    let Provided::Messages { node, sent, received } = provided else { return true };
     let (mut asked, mut granted) = (0, 0);
     for record in &outcome.trace.records {
         match record.event() {
             Event::Send { label, .. } if record.node == node => {
-                asked += u64::from(outcome.trace.name(label).starts_with("Req"));
+                asked += u64::from(outcome.trace.name(label).starts_with(sent.0));
             }
             Event::Deliver { label, .. } if record.node == node => {
-                granted += u64::from(outcome.trace.name(label) == "Grant");
+                granted += u64::from(outcome.trace.name(label).starts_with(received.0));
             }
             _ => {}
         }
     }
     let served = costs.entries.iter().all(|entry| entry.left.is_some());
-    served && (asked, granted) == (targets * attempts, grants)
+    served && (asked, granted) == (sent.1, received.1)
 }

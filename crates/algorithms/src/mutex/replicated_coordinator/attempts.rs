@@ -48,9 +48,9 @@ pub(super) fn attempts(given: &Given) -> Vec<Experiment> {
         }
         attempts.runs.push(run);
     }
-    let (targets, attempted) = (u64::from(m), u64::from(k));
+    // It got in at attempt number k, having collected the grants of a majority and g in vain.
     let node = NodeId(node);
-    let grants = u64::from(m + g);
-    attempts.provided = Provided::Attempts { node, targets, attempts: attempted, grants };
+    let (sent, received) = (("Req", u64::from(m * k)), ("Grant", u64::from(m + g)));
+    attempts.provided = Provided::Messages { node, sent, received };
     vec![attempts.about(Scope::Node(node))]
 }
