@@ -12,10 +12,12 @@
 //!   from the space it keeps, so that threads seldom meet.
 //! * `search` visits states level by level, remembering fingerprints in a `table`.
 //! * `graph`, `liveness` and `count` look at the whole graph: endless runs, cheapest and dearest.
+//! * `explore` takes one run step by step, and lists what can happen next.
 //! * `witness` turns what was found into decisions that the simulator can follow.
 
 mod check;
 mod count;
+mod explore;
 mod graph;
 mod hunt;
 mod liveness;
@@ -33,6 +35,7 @@ mod worker;
 
 pub use check::check;
 pub use conclave_protocol::claims::{Budgets, Requests, Timers};
+pub use explore::{Breach, Next, NextError, next};
 pub use hunt::hunt;
 pub use report::{Coverage, Judgement, Messages, Report, Stop, Verdict, Violation};
 pub use search::Progress;

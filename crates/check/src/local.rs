@@ -311,7 +311,7 @@ impl Local {
             saved: Vec::new(),
             marks: Vec::new(),
             choices: script.iter().map(|(answer, _)| *answer).collect(),
-            looked: after.looked,
+            looked: after.ran.looked,
         };
         for effect in after.effects {
             reaction.apply(me, cause, effect, rules, numbered);

@@ -231,6 +231,28 @@ impl Nodes {
         self.add(node, at)
     }
 
+    /// The node when its clock shows this, if it has not shown more.
+    pub(crate) fn at_clock(&mut self, local: u32, clock: Time) -> u32 {
+        let (node, at) = self.local(local).clone();
+        self.add(node, Local { clock: at.clock.max(clock), ..at })
+    }
+
+    /// What happens at the node, in words: for what is no message.
+    pub(crate) fn deed(&mut self, local: u32, happening: Happening) -> String {
+        if let Stimulus::Ask(request) = self.stimulus(happening) {
+            let (node, client) = (self.local(local).0, self.local(local).1.client);
+            let requests = self.numbered.requests(client);
+            let mark = requests.into_iter().find(|(it, _)| *it == request).map(|(_, mark)| mark);
+            return match mark {
+                Some(Mark::Asked) => format!("{node} asks"),
+                Some(Mark::Left) => format!("{node} leaves"),
+                Some(Mark::Called) => format!("{node} calls an election"),
+                _ => format!("{node} requests {}", self.numbered.label(Value::Request, request)),
+            };
+        }
+        self.what(local, happening).to_string()
+    }
+
     /// What happens at the node, as it is written down: for what is no message.
     pub(crate) fn what(&self, local: u32, happening: Happening) -> What {
         let (node, client) = (self.local(local).0, self.local(local).1.client);

@@ -82,7 +82,9 @@ pub(crate) fn retrace(
     Retraced { decisions, state, marks, node }
 }
 
-fn decision(
+/// A way out of a state as a decision. `links` has the messages on their way in the order in which
+/// they were sent; they become those of the state after it.
+pub(crate) fn decision(
     space: &Space,
     candidate: &Candidate,
     before: &[u32],

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use crate::catalogue;
-use conclave_check::{CheckSpec, Progress, Report};
-use conclave_protocol::{Info, Setup};
+use conclave_check::{CheckSpec, Next, Progress, Report};
+use conclave_protocol::{Decision, Info, Setup};
 use conclave_sim::{Outcome, RunSpec};
 
 use crate::{Prey, Refusal};
@@ -45,6 +45,21 @@ pub fn nearest<'a>(text: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a 
 /// Runs the algorithm that `spec` names.
 pub fn simulate(spec: &RunSpec) -> Result<Outcome, Refusal> {
     Ok(crate::run(spec).ok_or_else(|| unknown(&spec.algorithm))??)
+}
+
+/// Runs the algorithm that `spec` names, and writes the run down as decisions.
+pub fn record(spec: &RunSpec) -> Result<(Outcome, Vec<Decision>), Refusal> {
+    let algorithm =
+        catalogue::algorithm(&spec.algorithm).ok_or_else(|| unknown(&spec.algorithm))?;
+    Ok(conclave_sim::record(algorithm, spec)?)
+}
+
+/// What can happen next in the system that `spec` describes, when these decisions have been carried
+/// out; see [`conclave_check::next`].
+pub fn next(spec: &CheckSpec, decisions: &[Decision]) -> Result<Vec<Next>, Refusal> {
+    let algorithm =
+        catalogue::algorithm(&spec.algorithm).ok_or_else(|| unknown(&spec.algorithm))?;
+    Ok(conclave_check::next(algorithm, spec, decisions)?)
 }
 
 /// Searches every run of the system that `spec` describes.

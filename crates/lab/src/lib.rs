@@ -28,7 +28,7 @@ use conclave_check::{CheckError, CheckSpec, Progress, Report, Violation};
 use conclave_protocol::{Property, Setup, Unfit};
 use conclave_sim::{Outcome, RunSpec, SpecError};
 
-pub use by_id::{askers, find, nearest, search, simulate, walk};
+pub use by_id::{askers, find, nearest, next, record, search, simulate, walk};
 pub use printed::{FORMAT, ListData, Printed};
 pub use refusal::Refusal;
 

@@ -1,6 +1,6 @@
 //! Why the laboratory does not do what it was asked for.
 
-use conclave_check::CheckError;
+use conclave_check::{CheckError, NextError};
 use conclave_protocol::Unfit;
 use conclave_sim::SpecError;
 use thiserror::Error;
@@ -48,6 +48,15 @@ impl From<SpecError> for Refusal {
 impl From<Unfit> for Refusal {
     fn from(unfit: Unfit) -> Self {
         Self::Impossible(unfit.to_string())
+    }
+}
+
+impl From<NextError> for Refusal {
+    fn from(error: NextError) -> Self {
+        match error {
+            NextError::Check(error) => error.into(),
+            error @ NextError::Senseless { .. } => Self::Impossible(error.to_string()),
+        }
     }
 }
 

@@ -6,8 +6,8 @@ use crate::{NodeId, Time};
 
 /// What the surroundings of the nodes decide next: the part of a run that algorithms leave open.
 ///
-/// The rules being pure, a list of decisions determines a run. The model checker writes such lists
-/// and the simulator follows them.
+/// The rules being pure, a list of decisions determines a run. The model checker writes such lists,
+/// the simulator writes down any run as one, and follows them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Decision {
     /// What happens.
@@ -22,6 +22,18 @@ pub struct Decision {
     /// that it asks for after the last of these happens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub crash_after: Option<u32>,
+    /// Which of the messages that the step sends the network loses at once: their numbers, counted
+    /// from 0, each copy of a broadcast being one. A message that is lost later is a
+    /// [`What::Lose`] of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<u32>,
+    /// When it happens, in virtual time; one `T` after the decision before it if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Time>,
+    /// Of a request: when it came to the application, if that was earlier because another one had
+    /// to be finished first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub due: Option<Time>,
 }
 
 /// What can happen. Several messages of one link are told apart by their place: how many of those
@@ -29,6 +41,9 @@ pub struct Decision {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
+    /// How a node boots at the beginning of the run, as all nodes do: needed where a rule chooses or
+    /// a message is lost then. Such decisions come before all others and take no time.
+    Boot(NodeId),
     /// The application makes one of the requests that it may make, by its place among these.
     Ask {
         /// Where.
@@ -76,6 +91,10 @@ pub enum What {
     Recover(NodeId),
     /// A stopped node boots having forgotten everything.
     RecoverEmpty(NodeId),
+    /// A node stops working for a while: nothing happens at it until it goes on or crashes.
+    Pause(NodeId),
+    /// A paused node goes on.
+    Resume(NodeId),
     /// A node's failure detector suspects a peer, rightly or not.
     Suspect {
         /// Who suspects.
@@ -106,7 +125,8 @@ pub enum What {
 }
 
 impl What {
-    /// The node whose step it is; `None` if it is the network's doing, or a crash.
+    /// The node whose step it is; `None` if it is the network's doing, a pause, a crash or the first
+    /// boot.
     pub fn actor(&self) -> Option<NodeId> {
         match self {
             Self::Ask { node, .. }
@@ -120,7 +140,10 @@ impl What {
             | Self::Leave(node) => Some(*node),
             Self::Lose { .. }
             | Self::Repeat { .. }
+            | Self::Boot(_)
             | Self::Crash(_)
+            | Self::Pause(_)
+            | Self::Resume(_)
             | Self::Partition(_)
             | Self::Heal => None,
         }
@@ -131,9 +154,12 @@ impl What {
         match self {
             Self::Ask { node, .. }
             | Self::Timer { node, .. }
+            | Self::Boot(node)
             | Self::Crash(node)
             | Self::Recover(node)
             | Self::RecoverEmpty(node)
+            | Self::Pause(node)
+            | Self::Resume(node)
             | Self::Leave(node) => vec![*node],
             Self::Deliver { from, to, .. }
             | Self::Lose { from, to, .. }
@@ -148,7 +174,15 @@ impl What {
 
 impl From<What> for Decision {
     fn from(what: What) -> Self {
-        Self { what, choices: Vec::new(), clock: Time::ZERO, crash_after: None }
+        Self {
+            what,
+            choices: Vec::new(),
+            clock: Time::ZERO,
+            crash_after: None,
+            lost: Vec::new(),
+            at: None,
+            due: None,
+        }
     }
 }
 
@@ -164,9 +198,12 @@ impl fmt::Display for What {
                 write!(f, "message {place} from {from} to {to} is repeated")
             }
             Self::Timer { node, timer } => write!(f, "timer {timer} of {node} runs out"),
+            Self::Boot(node) => write!(f, "{node} boots"),
             Self::Crash(node) => write!(f, "{node} crashes"),
             Self::Recover(node) => write!(f, "{node} recovers"),
             Self::RecoverEmpty(node) => write!(f, "{node} recovers having forgotten everything"),
+            Self::Pause(node) => write!(f, "{node} pauses"),
+            Self::Resume(node) => write!(f, "{node} goes on"),
             Self::Suspect { node, peer } => write!(f, "{node} suspects {peer}"),
             Self::Trust { node, peer } => write!(f, "{node} trusts {peer}"),
             Self::Partition(_) => f.write_str("the network falls apart"),

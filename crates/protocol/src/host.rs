@@ -16,8 +16,8 @@ use std::time::Duration;
 use erased_serde::Serialize;
 
 use crate::{
-    Charge, Client, Ctx, Effect, Effects, Input, Mark, Marked, NodeId, Protocol, Time, Topology,
-    Whole, label,
+    Charge, Client, Ctx, Effect, Effects, Input, Mark, Marked, NodeId, NodeSet, Protocol, Time,
+    Topology, Whole, label,
 };
 
 /// A message that is on its way.
@@ -65,16 +65,33 @@ pub enum Stimulus {
     Leave,
 }
 
+/// What ran in a turn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ran {
+    /// Whether a rule looked at the clock.
+    pub looked: bool,
+    /// The [numbered rules](Ctx::rule), bit n standing for rule n.
+    pub rules: u32,
+}
+
+impl Ran {
+    /// What ran in two turns together.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self { looked: self.looked | other.looked, rules: self.rules | other.rules }
+    }
+}
+
 /// The nodes of a system that all run one algorithm, and their applications.
 pub trait Host: Send {
-    /// A node boots, with what it had saved or without. Returns whether it looked at the clock.
-    fn boot(&mut self, turn: Turn<'_>, remembers: bool, outside: &mut dyn Outside) -> bool;
+    /// A node boots, with what it had saved or without.
+    fn boot(&mut self, turn: Turn<'_>, remembers: bool, outside: &mut dyn Outside) -> Ran;
 
-    /// Something happens at a node that is up. Returns whether it looked at the clock.
-    fn act(&mut self, turn: Turn<'_>, what: Stimulus, outside: &mut dyn Outside) -> bool;
+    /// Something happens at a node that is up.
+    fn act(&mut self, turn: Turn<'_>, what: Stimulus, outside: &mut dyn Outside) -> Ran;
 
     /// The node handles what it has sent itself in turns that left it at that.
-    fn settle(&mut self, turn: Turn<'_>, outside: &mut dyn Outside) -> bool;
+    fn settle(&mut self, turn: Turn<'_>, outside: &mut dyn Outside) -> Ran;
 
     /// A node crashes: what it saved is all that is left.
     fn crash(&mut self, node: NodeId);
@@ -104,6 +121,9 @@ pub trait Host: Send {
     /// node to the second; `None` if the algorithm has no [facts](Protocol::facts).
     fn facts(&self, messages: &mut dyn Iterator<Item = (NodeId, NodeId, Handle)>) -> Option<u64>;
 
+    /// Whom a node that is up [waits for](Protocol::waits_for).
+    fn waits_for(&self, node: NodeId) -> NodeSet;
+
     /// What a node has saved.
     fn saved(&self, node: NodeId) -> Option<&dyn Serialize>;
 
@@ -125,11 +145,11 @@ pub trait Outside {
     /// Tells the application. Returns whether it hears it.
     fn notify(&mut self, mark: Mark, notice: &dyn Serialize) -> bool;
 
-    /// Starts or restarts a timer.
-    fn set_timer(&mut self, timer: TimerKey, after: Duration);
+    /// Starts or restarts a timer, which is called so.
+    fn set_timer(&mut self, timer: TimerKey, name: &dyn Shown, after: Duration);
 
     /// Stops a timer that was running.
-    fn cancel_timer(&mut self, timer: TimerKey);
+    fn cancel_timer(&mut self, timer: TimerKey, name: &dyn Shown);
 
     /// Writes to stable storage. Returns whether that is done.
     fn save(&mut self) -> bool;
@@ -234,14 +254,14 @@ impl<P: Protocol, C: Client<P>> Hosted<P, C> {
         }
     }
 
-    /// Runs a rule at a node. Returns whether it looked at the clock.
+    /// Runs a rule at a node.
     #[inline(always)]
     fn run(
         &mut self,
         turn: Turn<'_>,
         outside: &mut dyn Outside,
         rule: impl FnOnce(&mut Option<P>, &mut Ctx<P>),
-    ) -> bool {
+    ) -> Ran {
         let Node { state, client, timers, stable } = &mut self.nodes[turn.node.index()];
         let (messages, notices) = (&mut self.messages, &mut self.notices);
         let mut emitter = Emitter { messages, timers, stable, notices, outside };
@@ -255,13 +275,13 @@ impl<P: Protocol, C: Client<P>> Hosted<P, C> {
                 self.to_self.push_back(msg);
             }
         }
-        let looked = ctx.looked_at_clock();
+        let ran = Ran { looked: ctx.looked_at_clock(), rules: ctx.rules() };
         if !notices.is_empty() {
             for notice in notices.drain(..) {
                 client.on_notice(&notice);
             }
         }
-        looked
+        ran
     }
 
     fn asked(&self, node: NodeId, place: usize) -> Option<P::Request> {
@@ -270,7 +290,7 @@ impl<P: Protocol, C: Client<P>> Hosted<P, C> {
 }
 
 impl<P: Protocol, C: Client<P>> Host for Hosted<P, C> {
-    fn boot(&mut self, turn: Turn<'_>, remembers: bool, outside: &mut dyn Outside) -> bool {
+    fn boot(&mut self, turn: Turn<'_>, remembers: bool, outside: &mut dyn Outside) -> Ran {
         let stable = &mut self.nodes[turn.node.index()].stable;
         if !remembers {
             *stable = None;
@@ -279,7 +299,7 @@ impl<P: Protocol, C: Client<P>> Host for Hosted<P, C> {
         self.run(turn, outside, |state, ctx| *state = Some(P::start(saved, ctx)))
     }
 
-    fn act(&mut self, turn: Turn<'_>, what: Stimulus, outside: &mut dyn Outside) -> bool {
+    fn act(&mut self, turn: Turn<'_>, what: Stimulus, outside: &mut dyn Outside) -> Ran {
         let node = &mut self.nodes[turn.node.index()];
         let input = match what {
             Stimulus::Message { from, message } => {
@@ -304,14 +324,14 @@ impl<P: Protocol, C: Client<P>> Host for Hosted<P, C> {
         })
     }
 
-    fn settle(&mut self, turn: Turn<'_>, outside: &mut dyn Outside) -> bool {
-        let mut looked = false;
+    fn settle(&mut self, turn: Turn<'_>, outside: &mut dyn Outside) -> Ran {
+        let mut ran = Ran::default();
         while let Some(msg) = self.to_self.pop_front() {
-            looked |= self.run(turn, outside, |state, ctx| {
+            ran = ran.and(self.run(turn, outside, |state, ctx| {
                 state.as_mut().expect("the node is up").on_message(ctx.me, msg, ctx);
-            });
+            }));
         }
-        looked
+        ran
     }
 
     fn crash(&mut self, node: NodeId) {
@@ -357,6 +377,11 @@ impl<P: Protocol, C: Client<P>> Host for Hosted<P, C> {
         let messages = messages.map(said).collect();
         let nodes = self.nodes.iter().map(|node| node.state.as_ref()).collect();
         Some(P::facts(&Whole { config: &self.config, nodes, messages }))
+    }
+
+    fn waits_for(&self, node: NodeId) -> NodeSet {
+        let state = self.nodes[node.index()].state.as_ref();
+        state.map(|state| state.waits_for(node, &self.config)).unwrap_or_default()
     }
 
     fn saved(&self, node: NodeId) -> Option<&dyn Serialize> {
@@ -414,12 +439,12 @@ impl<P: Protocol> Effects<P> for Emitter<'_, P> {
                     self.timers.len() - 1
                 });
                 self.timers[key] = Some(timer);
-                self.outside.set_timer(TimerKey(key as u32), after);
+                self.outside.set_timer(TimerKey(key as u32), &timer, after);
             }
             Effect::CancelTimer(timer) => {
                 if let Some(key) = self.timers.iter().position(|running| *running == Some(timer)) {
                     self.timers[key] = None;
-                    self.outside.cancel_timer(TimerKey(key as u32));
+                    self.outside.cancel_timer(TimerKey(key as u32), &timer);
                 }
             }
             Effect::Save(stable) => {

@@ -63,6 +63,10 @@ impl Serializer for Namer {
         serialize_str(&str) serialize_bytes(&[u8])
     }
 
+    fn is_human_readable(&self) -> bool {
+        false
+    }
+
     fn serialize_unit(self) -> Result<Unnamed, Name> {
         Err(Name("()"))
     }

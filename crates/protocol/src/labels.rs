@@ -78,6 +78,10 @@ impl<'de> Deserializer<'de> for Kinds {
         deserialize_struct(&'static [&'static str])
     }
 
+    fn is_human_readable(&self) -> bool {
+        false
+    }
+
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Names> {
         let inside = visitor.visit_some(self).err().map_or_else(Vec::new, |Names(names)| names);
         let mut names = vec!["None"];
@@ -202,6 +206,10 @@ impl<'de> Deserializer<'de> for Blank {
         deserialize_option visit_none();
         deserialize_unit visit_unit();
         deserialize_seq visit_seq(Fields { left: 0, last: false });
+    }
+
+    fn is_human_readable(&self) -> bool {
+        false
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Names> {

@@ -42,7 +42,7 @@ pub use family::{
     About, Asking, Family, Fault, Lasting, Law, NoteKind, Now, Owed, Promise, Says, Tempo, Those,
     Watch,
 };
-pub use host::{Handle, Host, Hosted, Message, Outside, Shown, Stimulus, TimerKey, Turn};
+pub use host::{Handle, Host, Hosted, Message, Outside, Ran, Shown, Stimulus, TimerKey, Turn};
 pub use info::{Channels, Crashes, Detector, Info, Links, Model, Mutant, Opt, Property, Timing};
 pub use label::label;
 pub use labels::labels;

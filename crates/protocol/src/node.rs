@@ -1,7 +1,9 @@
 use std::fmt;
 use std::mem;
 
-use serde::{Deserialize, Serialize};
+use serde::de::{self, MapAccess, SeqAccess, Visitor};
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A node, numbered from 0.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -47,7 +49,9 @@ pub fn names(nodes: impl IntoIterator<Item = NodeId>) -> String {
 ///
 /// The first 64 cost no allocation; of the rest only blocks of 64 that have a member are stored,
 /// so a set of a few neighbours is small even among a million nodes.
-#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+///
+/// In formats that people read it is a list of names, `["p1","p2"]`.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeSet {
     low: u64,
     /// Blocks 1 and up, ascending, none empty, so that equal sets are equal values.
@@ -186,6 +190,64 @@ impl Extend<NodeId> for NodeSet {
     }
 }
 
+impl Serialize for NodeSet {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        if serializer.is_human_readable() {
+            return serializer.collect_seq(self.iter().map(|node| node.to_string()));
+        }
+        let mut set = serializer.serialize_struct("NodeSet", 2)?;
+        set.serialize_field("low", &self.low)?;
+        set.serialize_field("high", &self.high)?;
+        set.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for NodeSet {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        if deserializer.is_human_readable() {
+            return deserializer.deserialize_any(Members);
+        }
+        let Words { low, high } = Words::deserialize(deserializer)?;
+        Ok(Self { low, high })
+    }
+}
+
+/// A set as programs keep it; people read it so in traces of earlier versions.
+#[derive(Deserialize)]
+#[serde(rename = "NodeSet")]
+struct Words {
+    low: u64,
+    high: Vec<(u32, u64)>,
+}
+
+/// Reads a list of names, or what earlier versions wrote.
+struct Members;
+
+impl<'de> Visitor<'de> for Members {
+    type Value = NodeSet;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of nodes, such as [\"p1\",\"p2\"]")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<NodeSet, A::Error> {
+        let mut set = NodeSet::new();
+        while let Some(name) = seq.next_element::<String>()? {
+            let number = name.strip_prefix('p').and_then(|number| number.parse().ok());
+            let number = number.ok_or_else(|| {
+                de::Error::invalid_value(de::Unexpected::Str(&name), &"a node, such as p1")
+            })?;
+            set.insert(NodeId(number));
+        }
+        Ok(set)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<NodeSet, A::Error> {
+        let Words { low, high } = Words::deserialize(de::value::MapAccessDeserializer::new(map))?;
+        Ok(NodeSet { low, high })
+    }
+}
+
 impl fmt::Debug for NodeSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.iter()).finish()
@@ -212,6 +274,20 @@ mod tests {
         assert!(set.remove(NodeId(64)));
         assert_eq!(set, [NodeId(3)].into_iter().collect());
         assert_eq!(format!("{set:?}"), "{p3}");
+    }
+
+    #[test]
+    fn people_read_a_set_as_a_list_of_names_and_programs_as_it_was() {
+        let set: NodeSet = [1, 2, 70].map(NodeId).into_iter().collect();
+        let text = serde_json::to_string(&set).unwrap();
+        assert_eq!(text, r#"["p1","p2","p70"]"#);
+        assert_eq!(serde_json::from_str::<NodeSet>(&text).unwrap(), set);
+        let old = r#"{"low":6,"high":[[1,64]]}"#;
+        assert_eq!(serde_json::from_str::<NodeSet>(old).unwrap(), set);
+        assert!(serde_json::from_str::<NodeSet>(r#"["q1"]"#).is_err());
+        let bytes = postcard::to_stdvec(&set).unwrap();
+        assert_eq!(bytes, postcard::to_stdvec(&(6_u64, vec![(1_u32, 64_u64)])).unwrap());
+        assert_eq!(postcard::from_bytes::<NodeSet>(&bytes).unwrap(), set);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use crate::{
-    Charge, Client, Ctx, Effect, Effects, Input, Mark, Marked, NodeId, Protocol, Turn, Value,
+    Charge, Client, Ctx, Effect, Effects, Input, Mark, Marked, NodeId, Protocol, Ran, Turn, Value,
     Whole, label, labels, renamed,
 };
 
@@ -91,8 +91,8 @@ pub struct Reaction {
     pub client: u32,
     /// What the rule asked for, in this order.
     pub effects: Vec<NumberedEffect>,
-    /// Whether it looked at the clock.
-    pub looked: bool,
+    /// What ran.
+    pub ran: Ran,
 }
 
 /// An algorithm and its applications, as functions of numbers.
@@ -236,7 +236,7 @@ impl<P: Protocol, C: Client<P>> Numbered for Values<P, C> {
         if let Some(input) = input {
             state.step(input, &mut ctx);
         }
-        let looked = ctx.looked_at_clock();
+        let ran = Ran { looked: ctx.looked_at_clock(), rules: ctx.rules() };
         let mut effects = Vec::with_capacity(asked.effects.len());
         for effect in asked.effects {
             effects.push(match effect {
@@ -258,7 +258,7 @@ impl<P: Protocol, C: Client<P>> Numbered for Values<P, C> {
             });
         }
         let (state, client) = (self.states.number(state), self.clients.number(client));
-        Reaction { state, client, effects, looked }
+        Reaction { state, client, effects, ran }
     }
 
     fn charge(&self, msg: u32, from: NodeId, to: NodeId) -> Charge {

@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::claims::Check;
 use crate::theory::Case;
-use crate::{Ctx, Detecting, Info, Marked, Model, Mutant, NodeId, Opt, Property, Setup, Unfit};
+use crate::{
+    Ctx, Detecting, Info, Marked, Model, Mutant, NodeId, NodeSet, Opt, Property, Setup, Unfit,
+};
 
 /// A distributed algorithm, seen from one node.
 ///
@@ -66,6 +68,15 @@ pub trait Protocol: Value {
     /// The operator wants this node to stop being a member.
     #[expect(unused_variables)]
     fn on_leave(&mut self, ctx: &mut Ctx<Self>) {}
+
+    /// Whom this node waits for: the nodes of which each has to send it something before it can give
+    /// its application what that has asked for. Nobody if the algorithm does not say.
+    ///
+    /// Traces show it, and graphs of who waits for whom. Nothing else depends on it.
+    #[expect(unused_variables)]
+    fn waits_for(&self, me: NodeId, config: &Self::Config) -> NodeSet {
+        NodeSet::new()
+    }
 
     /// Whose critical-section entry a message is counted for. By default, that of the event
     /// which caused it.

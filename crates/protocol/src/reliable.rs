@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::host::Slab;
 use crate::{
-    Charge, Handle, Host, Mark, Message, NodeId, Outside, Shown, Stimulus, TimerKey, Topology, Turn,
+    Charge, Handle, Host, Mark, Message, Never, NodeId, NodeSet, Outside, Ran, Shown, Stimulus,
+    TimerKey, Topology, Turn,
 };
 
 /// Reliable FIFO links over a network that loses, repeats and reorders.
@@ -144,7 +145,8 @@ impl Reliable {
             self.send(peer, ReliableMsg::App(place, message), outside);
         }
         if !unacknowledged.is_empty() {
-            outside.set_timer(ReliableTimer::Resend(peer).key(), self.resend);
+            let (key, name) = owed_by(peer);
+            outside.set_timer(key, &name, self.resend);
         }
     }
 
@@ -155,13 +157,13 @@ impl Reliable {
         Place { incarnation, to, number, .. }: Place,
         message: Handle,
         outside: &mut dyn Outside,
-    ) -> bool {
+    ) -> Ran {
         let links = &mut self.links[turn.node.index()];
         let fresh = || Incoming { incarnation, next: 0, early: BTreeMap::new() };
         let into = links.into.entry(from).or_insert_with(fresh);
         if incarnation < into.incarnation {
             self.inside.lose(message);
-            return false;
+            return Ran::default();
         }
         if incarnation > into.incarnation {
             let old = std::mem::replace(into, fresh());
@@ -183,11 +185,9 @@ impl Reliable {
         }
         let ack = ReliableMsg::Ack { incarnation, by: links.incarnation, next: into.next };
         self.send(from, ack, outside);
-        let mut looked = false;
-        for message in due {
-            looked |= self.act_inside(turn, Stimulus::Message { from, message }, outside);
-        }
-        looked
+        due.into_iter().fold(Ran::default(), |ran, message| {
+            ran.and(self.act_inside(turn, Stimulus::Message { from, message }, outside))
+        })
     }
 
     fn on_ack(
@@ -209,7 +209,8 @@ impl Reliable {
             let left = out.unacknowledged.split_off(&next);
             let acknowledged = std::mem::replace(&mut out.unacknowledged, left);
             if out.unacknowledged.is_empty() {
-                outside.cancel_timer(ReliableTimer::Resend(from).key());
+                let (key, name) = owed_by(from);
+                outside.cancel_timer(key, &name);
             }
             for message in acknowledged.into_values() {
                 self.inside.lose(message);
@@ -218,7 +219,7 @@ impl Reliable {
     }
 
     /// Runs a rule of the algorithm inside. What it sends its own node waits until all is done.
-    fn act_inside(&mut self, turn: Turn<'_>, what: Stimulus, outside: &mut dyn Outside) -> bool {
+    fn act_inside(&mut self, turn: Turn<'_>, what: Stimulus, outside: &mut dyn Outside) -> Ran {
         let (inside, mut between) = self.between(turn, outside);
         inside.act(Turn { settles: false, ..turn }, what, &mut between)
     }
@@ -247,7 +248,7 @@ impl<M> Outgoing<M> {
 }
 
 impl Host for Reliable {
-    fn boot(&mut self, turn: Turn<'_>, remembers: bool, outside: &mut dyn Outside) -> bool {
+    fn boot(&mut self, turn: Turn<'_>, remembers: bool, outside: &mut dyn Outside) -> Ran {
         let links = &mut self.links[turn.node.index()];
         let saved = links.saved.filter(|_| remembers);
         let incarnation = saved.map_or(0, |last| last + 1);
@@ -256,12 +257,12 @@ impl Host for Reliable {
             links.saved = Some(incarnation);
         }
         let (inside, mut between) = self.between(turn, outside);
-        let looked = inside.boot(Turn { settles: false, ..turn }, saved.is_some(), &mut between);
-        self.settle(turn, outside) | looked
+        let ran = inside.boot(Turn { settles: false, ..turn }, saved.is_some(), &mut between);
+        ran.and(self.settle(turn, outside))
     }
 
-    fn act(&mut self, turn: Turn<'_>, what: Stimulus, outside: &mut dyn Outside) -> bool {
-        let mut looked = false;
+    fn act(&mut self, turn: Turn<'_>, what: Stimulus, outside: &mut dyn Outside) -> Ran {
+        let mut ran = Ran::default();
         match what {
             Stimulus::Message { from, message } => {
                 let shared = self.messages.is_shared(message);
@@ -270,7 +271,7 @@ impl Host for Reliable {
                         if shared {
                             self.inside.repeat(message);
                         }
-                        looked = self.on_numbered(turn, from, place, message, outside);
+                        ran = self.on_numbered(turn, from, place, message, outside);
                     }
                     ReliableMsg::Ack { incarnation, by, next } => {
                         self.on_ack(turn.node, from, (incarnation, by, next), outside);
@@ -280,15 +281,15 @@ impl Host for Reliable {
             Stimulus::Timer(timer) => match ReliableTimer::of(timer) {
                 ReliableTimer::Resend(peer) => self.resend(turn.node, peer, outside),
                 ReliableTimer::App(timer) => {
-                    looked = self.act_inside(turn, Stimulus::Timer(timer), outside);
+                    ran = self.act_inside(turn, Stimulus::Timer(timer), outside);
                 }
             },
-            what => looked = self.act_inside(turn, what, outside),
+            what => ran = self.act_inside(turn, what, outside),
         }
-        if turn.settles { self.settle(turn, outside) | looked } else { looked }
+        if turn.settles { ran.and(self.settle(turn, outside)) } else { ran }
     }
 
-    fn settle(&mut self, turn: Turn<'_>, outside: &mut dyn Outside) -> bool {
+    fn settle(&mut self, turn: Turn<'_>, outside: &mut dyn Outside) -> Ran {
         let (inside, mut between) = self.between(turn, outside);
         inside.settle(turn, &mut between)
     }
@@ -365,6 +366,10 @@ impl Host for Reliable {
         None
     }
 
+    fn waits_for(&self, node: NodeId) -> NodeSet {
+        self.inside.waits_for(node)
+    }
+
     fn saved(&self, node: NodeId) -> Option<&dyn erased_serde::Serialize> {
         self.inside.saved(node)
     }
@@ -402,7 +407,8 @@ impl Outside for Between<'_> {
         let place = Place { incarnation, to: out.peer, number: out.next, again: false };
         out.next += 1;
         if out.unacknowledged.is_empty() {
-            self.outside.set_timer(ReliableTimer::Resend(to).key(), self.resend);
+            let (key, name) = owed_by(to);
+            self.outside.set_timer(key, &name, self.resend);
         }
         out.unacknowledged.insert(place.number, message);
         let handle = self.messages.put(ReliableMsg::App(place, message));
@@ -422,12 +428,14 @@ impl Outside for Between<'_> {
         self.outside.notify(mark, notice)
     }
 
-    fn set_timer(&mut self, timer: TimerKey, after: Duration) {
-        self.outside.set_timer(ReliableTimer::App(timer).key(), after);
+    fn set_timer(&mut self, timer: TimerKey, name: &dyn Shown, after: Duration) {
+        let key = ReliableTimer::App(timer).key();
+        self.outside.set_timer(key, &ReliableTimer::App(Name(name)), after);
     }
 
-    fn cancel_timer(&mut self, timer: TimerKey) {
-        self.outside.cancel_timer(ReliableTimer::App(timer).key());
+    fn cancel_timer(&mut self, timer: TimerKey, name: &dyn Shown) {
+        let key = ReliableTimer::App(timer).key();
+        self.outside.cancel_timer(key, &ReliableTimer::App(Name(name)));
     }
 
     fn save(&mut self) -> bool {
@@ -474,6 +482,11 @@ impl<M: Message> Message for ReliableMsg<Told<M>> {
     }
 }
 
+/// The timer of an acknowledgement that a peer owes, and its name.
+fn owed_by(peer: NodeId) -> (TimerKey, ReliableTimer<Never>) {
+    (ReliableTimer::Resend(peer).key(), ReliableTimer::Resend(peer))
+}
+
 /// A message inside, which is written down as what it says.
 struct Told<M>(M);
 
@@ -484,15 +497,15 @@ impl<M: Message> Serialize for Told<M> {
 }
 
 /// A timer inside, under its name.
-struct Name<'a>(Box<dyn Shown + 'a>);
+struct Name<T>(T);
 
-impl fmt::Debug for Name<'_> {
+impl<T: fmt::Debug> fmt::Debug for Name<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
 }
 
-impl Serialize for Name<'_> {
+impl<T: std::ops::Deref<Target: erased_serde::Serialize>> Serialize for Name<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         erased_serde::serialize(&*self.0, serializer)
     }

@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use conclave_protocol::{
-    Channels, Handle, Mark, Message, NodeId, Outside, Ranks, Time, TimerKey, Topology,
+    Channels, Handle, Mark, Message, NodeId, Outside, Ranks, Shown, Time, TimerKey, Topology,
 };
 use erased_serde::Serialize;
 
 use crate::course::Course;
 use crate::delay::Medium;
-use crate::{Calendar, Class, Event, Key, Owner, Record, Rng, RunSpec, Stats, Trace, Tracing};
+use crate::{
+    Alarm, Calendar, Class, Event, Key, Owner, Record, Rng, RunSpec, Stats, Trace, Tracing,
+};
 
 /// Everything that is not at a node.
 pub(crate) struct Environment {
@@ -19,9 +21,10 @@ pub(crate) struct Environment {
     seq: u64,
     serial: u32,
     queue: Calendar<Pending>,
-    /// In a run that follows decisions: what there is instead of the calendar and of chance.
+    /// In a run that follows decisions or is written down as some: what there is instead of the
+    /// calendar and of chance, or beside them.
     pub(crate) course: Option<Box<Course>>,
-    rng: Rng,
+    pub(crate) rng: Rng,
     medium: Medium,
     /// Whether messages of one link have to be kept in order, which delays alone do not.
     ordered: bool,
@@ -29,10 +32,10 @@ pub(crate) struct Environment {
     /// Whether acknowledgements travel back along links that lead one way.
     two_way: bool,
     loss: u32,
-    duplication: u32,
+    pub(crate) duplication: u32,
     /// Labels of messages to lose.
     pub(crate) lose: Vec<String>,
-    /// Whether any of this can be so, or the run follows decisions: saves asking for each message.
+    /// Whether any of this can be so, or the run has a course: saves asking for each message.
     pub(crate) lossy: bool,
     /// The group of each node, while the network is apart.
     pub(crate) groups: Option<Vec<u32>>,
@@ -50,6 +53,8 @@ pub(crate) struct Environment {
     pub(crate) events: u64,
     /// What the application of the acting node has been told; reused from step to step.
     pub(crate) notices: Vec<Mark>,
+    /// The timers that the acting node has set and cancelled, in a full trace.
+    pub(crate) alarms: Vec<Alarm>,
 }
 
 /// Something that will happen at a node.
@@ -87,7 +92,7 @@ pub(crate) struct Envelope {
 }
 
 impl Environment {
-    pub(crate) fn new(spec: &RunSpec) -> Self {
+    pub(crate) fn new(spec: &RunSpec, course: Option<Box<Course>>) -> Self {
         let n = spec.setup.n();
         let ranks = Ranks::new(&spec.setup.attributes);
         let fifo = spec.channels == Channels::Fifo && !spec.delays.keeps_order();
@@ -96,7 +101,6 @@ impl Environment {
             seq: 0,
             serial: 0,
             queue: Calendar::new(spec.delays.typical()),
-            course: spec.decisions.as_ref().map(|_| Box::default()),
             rng: Rng::new(spec.seed).fork(2),
             medium: Medium::new(spec.delays.clone()),
             ordered: fifo,
@@ -105,7 +109,8 @@ impl Environment {
             loss: spec.faults.loss,
             duplication: spec.faults.duplication,
             lose: Vec::new(),
-            lossy: spec.faults.loss > 0 || spec.decisions.is_some(),
+            lossy: spec.faults.loss > 0 || course.is_some(),
+            course,
             groups: None,
             tracing: spec.tracing,
             trace: Trace {
@@ -124,6 +129,7 @@ impl Environment {
             until: spec.until,
             events: spec.events,
             notices: Vec::new(),
+            alarms: Vec::new(),
         }
     }
 
@@ -157,8 +163,12 @@ impl Environment {
 
     /// The messages on their way, each with its sender and its receiver.
     pub(crate) fn messages(&self) -> impl Iterator<Item = (NodeId, NodeId, Handle)> {
-        let scheduled = self.queue.iter().filter_map(|(key, to, pending)| pending.message(key, to));
-        scheduled.chain(self.course.iter().flat_map(|course| course.messages()))
+        // Where decisions are followed, links have them, and the calendar has more than is left.
+        let course = self.course.as_ref().filter(|course| course.follows);
+        let calendar = course.is_none().then_some(&self.queue);
+        let scheduled = calendar.into_iter().flat_map(Calendar::iter);
+        let scheduled = scheduled.filter_map(|(key, to, pending)| pending.message(key, to));
+        scheduled.chain(course.into_iter().flat_map(|course| course.messages()))
     }
 
     /// When the next event happens.
@@ -168,7 +178,8 @@ impl Environment {
 
     /// The most events that were to come at any time.
     pub(crate) fn most_pending(&self) -> usize {
-        self.course.as_ref().map_or_else(|| self.queue.most(), |course| course.most)
+        let alone = self.course.as_ref().filter(|course| !course.calendar);
+        alone.map_or_else(|| self.queue.most(), |course| course.most)
     }
 
     #[inline]
@@ -274,7 +285,8 @@ impl Outside for Executor<'_> {
         true
     }
 
-    fn set_timer(&mut self, timer: TimerKey, after: Duration) {
+    fn set_timer(&mut self, timer: TimerKey, name: &dyn Shown, after: Duration) {
+        self.note_alarm(name, after);
         let at = self.environment.now + unskewed(after, self.local.skew);
         let (class, pending) = (Class::Timer, Pending::Timer);
         let seq = self.environment.schedule(at, class, self.me, self.me, pending);
@@ -284,7 +296,10 @@ impl Outside for Executor<'_> {
         }
     }
 
-    fn cancel_timer(&mut self, timer: TimerKey) {
+    fn cancel_timer(&mut self, timer: TimerKey, name: &dyn Shown) {
+        if self.environment.tracing == Tracing::Full {
+            self.environment.alarms.push(Alarm::Cancelled { cancelled: format!("{name:?}") });
+        }
         self.local.timers.retain(|(running, _)| *running != timer);
     }
 
@@ -298,6 +313,14 @@ impl Outside for Executor<'_> {
 }
 
 impl Executor<'_> {
+    /// Notes that a timer is set, if that is recorded.
+    pub(crate) fn note_alarm(&mut self, name: &dyn Shown, after: Duration) {
+        if self.environment.tracing == Tracing::Full {
+            let after = u64::try_from(after.as_nanos()).unwrap_or(u64::MAX);
+            self.environment.alarms.push(Alarm::Set { set: format!("{name:?}"), after });
+        }
+    }
+
     /// The label of a message in the trace, if it is recorded.
     #[inline(always)]
     pub(crate) fn name(&mut self, message: &dyn Message) -> u8 {
@@ -354,22 +377,12 @@ impl Executor<'_> {
         }
         let envelope = Envelope { message: handle, serial, owner, lamport, label };
         if environment.lossy {
-            if environment.is_lost(self.me, to, message) {
-                environment.stats.lost += 1;
-                if environment.tracing >= Tracing::Events {
-                    let event = Event::Lose { to, serial, label };
-                    environment.trace.records.push(Record::new(
-                        environment.now,
-                        self.me,
-                        lamport,
-                        event,
-                    ));
-                }
-                return 0;
+            if environment.course.is_some() {
+                return environment.send_decided(self.me, to, message, envelope);
             }
-            if let Some(course) = &mut environment.course {
-                course.link(self.me, to).push(envelope);
-                return 1;
+            if environment.is_lost(self.me, to, message) {
+                environment.lose_at_once(self.me, to, envelope);
+                return 0;
             }
         }
         let mut copies = 1;
@@ -383,16 +396,39 @@ impl Executor<'_> {
 }
 
 impl Environment {
-    /// Puts a message on its way.
+    /// Puts a message on its way. Returns when it arrives, and the number of that event.
     #[inline(always)]
-    fn dispatch(&mut self, from: NodeId, to: NodeId, envelope: Envelope) {
+    pub(crate) fn dispatch(&mut self, from: NodeId, to: NodeId, envelope: Envelope) -> (Time, u64) {
         let at = self.medium.arrival(from, to, self.now, &mut self.rng);
         let at = if self.ordered { self.links.arrival(from, to, at) } else { at };
-        self.schedule(at, Class::Message, from, to, Pending::Message(envelope));
+        (at, self.schedule(at, Class::Message, from, to, Pending::Message(envelope)))
+    }
+
+    /// Whether a message that arrives can be heard; in a run that is written down, notes that it
+    /// does.
+    pub(crate) fn passes(&mut self, from: NodeId, to: NodeId, up: bool, serial: u32) -> bool {
+        if self.course.is_some() {
+            self.write_arrival(from, to, serial);
+        }
+        up && !self.apart(from, to)
+    }
+
+    /// Empties the calendar but for the events that `keep` keeps, as it returns them.
+    pub(crate) fn sift(
+        &mut self,
+        typical: Duration,
+        mut keep: impl FnMut(Key, NodeId, &Pending) -> Option<Key>,
+    ) {
+        let mut old = std::mem::replace(&mut self.queue, Calendar::new(typical));
+        while let Some((key, id, pending)) = old.pop() {
+            if let Some(key) = keep(key, id, &pending) {
+                self.queue.push(key, id, pending);
+            }
+        }
     }
 
     /// Whether the network loses this message: by partition, by chance, or by plan.
-    fn is_lost(&mut self, from: NodeId, to: NodeId, message: &dyn Message) -> bool {
+    pub(crate) fn is_lost(&mut self, from: NodeId, to: NodeId, message: &dyn Message) -> bool {
         self.apart(from, to) || self.rng.chance(self.loss) || self.loses(message.label())
     }
 

@@ -162,19 +162,23 @@ pub enum Action {
 }
 
 impl Action {
-    /// What a decision does to the system; `None` if it is about a request, a message or a timer.
+    /// What a decision does to the system; `None` if it is about the first boot, a request, a message
+    /// or a timer.
     pub(crate) fn of(what: &What) -> Option<Self> {
         Some(match *what {
             What::Crash(node) => Self::Crash(node),
             What::Recover(node) => Self::Recover(node),
             What::RecoverEmpty(node) => Self::RecoverEmpty(node),
+            What::Pause(node) => Self::Pause(node),
+            What::Resume(node) => Self::Resume(node),
             What::Suspect { node, peer } => Self::Suspect { node, peer },
             What::Trust { node, peer } => Self::Trust { node, peer },
             What::Partition(ref groups) => Self::Partition(groups.clone()),
             What::Heal => Self::Heal,
             What::Join { node, sponsor } => Self::Join { node, sponsor },
             What::Leave(node) => Self::Leave(node),
-            What::Ask { .. }
+            What::Boot(_)
+            | What::Ask { .. }
             | What::Deliver { .. }
             | What::Lose { .. }
             | What::Repeat { .. }

@@ -4,16 +4,14 @@
 
 use std::fmt::{self, Write};
 
-use conclave_protocol::{Family, Mark, NodeId, Note, Property, Ranks, Time};
+use conclave_protocol::{Family, Mark, NodeId, NodeSet, Note, Property, Ranks, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::{End, Event, Outcome, Owner, Record, RunSpec, Trace};
+use crate::{Alarm, End, Event, Outcome, Owner, Record, RunSpec, Step, Trace};
 
-/// The latest version of the format that this program reads. It writes the first that has what a
-/// run needs: version 1, or 2 if the run follows decisions, or 3 if there are control messages,
-/// notes or facts.
+/// The version of the format that this program writes, and the latest that it reads.
 pub const VERSION: u32 = 3;
 
 const FORMAT: &str = "conclave-trace";
@@ -36,8 +34,28 @@ pub struct TraceFile {
     /// How the run ended; missing in files of earlier programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<Ending>,
+    /// What the nodes were like after booting for the first time, by node; missing in files of
+    /// versions 1 and 2.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub booted: Vec<FileBoot>,
     /// What happened, in order.
     pub events: Vec<FileEvent>,
+}
+
+/// What a node is like after booting for the first time.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FileBoot {
+    /// Its state.
+    pub state: Value,
+    /// The numbered rules that ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<u32>,
+    /// The timers that were set or cancelled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub timers: Vec<Alarm>,
+    /// Whom the node waits for.
+    #[serde(default, skip_serializing_if = "NodeSet::is_empty")]
+    pub waits: NodeSet,
 }
 
 /// How a run ended.
@@ -131,6 +149,15 @@ pub struct FileEvent {
     /// The state of the node after the step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<Value>,
+    /// The numbered rules that ran in the step.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<u32>,
+    /// The timers that the step set or cancelled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub timers: Vec<Alarm>,
+    /// Whom the node waits for after the step.
+    #[serde(default, skip_serializing_if = "NodeSet::is_empty")]
+    pub waits: NodeSet,
     /// The node's Lamport clock.
     pub lamport: u32,
     /// The event's vector clock, in systems of up to 64 nodes.
@@ -204,19 +231,14 @@ impl TraceFile {
         let clocks = clocks.into_iter().map(|clock| clock.as_slice().to_vec());
         let clocks = clocks.chain(std::iter::repeat(Vec::new()));
         let events = (0..trace.records.len()).zip(clocks).map(|(i, clock)| event(trace, i, clock));
-        let events: Vec<FileEvent> = events.collect();
-        let third = |it: &FileEvent| it.control || it.note.is_some() || it.facts.is_some();
         Self {
             format: FORMAT.to_owned(),
-            version: match &spec.decisions {
-                _ if events.iter().any(third) => 3,
-                Some(_) => 2,
-                None => 1,
-            },
+            version: VERSION,
             spec: spec.clone(),
             verdict: None,
             end: Some(Ending { why: trace.end, at: trace.ended.as_nanos() }),
-            events,
+            booted: trace.booted.iter().map(boot).collect(),
+            events: events.collect(),
         }
     }
 
@@ -279,6 +301,14 @@ impl TraceFile {
         if let Some(end) = &self.end {
             let _ = write!(text, "\"end\":{},", json(end));
         }
+        if !self.booted.is_empty() {
+            text.push_str("\"booted\":[");
+            for (i, boot) in self.booted.iter().enumerate() {
+                text.push_str(if i == 0 { "\n" } else { ",\n" });
+                text.push_str(&json(boot));
+            }
+            text.push_str("\n],");
+        }
         text.push_str("\"events\":[");
         for (i, event) in self.events.iter().enumerate() {
             text.push_str(if i == 0 { "\n" } else { ",\n" });
@@ -293,11 +323,29 @@ fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("plain data can be serialised")
 }
 
+fn boot((state, step): &(Box<str>, Step)) -> FileBoot {
+    FileBoot {
+        state: serde_json::from_str(state).unwrap_or_default(),
+        rules: rules(step.rules),
+        timers: step.alarms.clone(),
+        waits: step.waits.clone(),
+    }
+}
+
+/// The numbers of rules, of which there is one bit each.
+fn rules(mask: u32) -> Vec<u32> {
+    (0..u32::BITS).filter(|rule| mask >> rule & 1 == 1).collect()
+}
+
 fn event(trace: &Trace, i: usize, clock: Vec<u64>) -> FileEvent {
     let record = &trace.records[i];
     let parse = |text: &str| serde_json::from_str(text).ok();
     let data = trace.notes.get(&i).and_then(|text| parse(text));
+    let step = trace.steps.get(&i).cloned().unwrap_or_default();
     let base = FileEvent {
+        rules: rules(step.rules),
+        timers: step.alarms,
+        waits: step.waits,
         at: record.at.as_nanos(),
         node: record.node.0,
         lamport: record.lamport,
@@ -469,24 +517,57 @@ pub enum Replay {
     },
 }
 
-/// Compares a file with a run made anew from its specification.
+/// Compares a file with a run made anew from its specification. Of what a file of an earlier version
+/// does not say, nothing is compared.
 pub fn replay(file: &TraceFile, again: &Outcome) -> Replay {
-    let mut fresh = TraceFile::new(&file.spec, again).events;
+    let mut fresh = TraceFile::new(&file.spec, again);
+    let mut recorded = file.events.clone();
     if file.end.is_none() {
         // Earlier programs did not write these down.
-        for event in &mut fresh {
+        for event in &mut fresh.events {
             (event.due, event.groups) = (None, None);
         }
     }
     if file.version < 3 {
-        fresh.iter_mut().for_each(|event| event.control = false);
+        for event in &mut fresh.events {
+            (event.rules, event.timers, event.waits) = Default::default();
+            event.control = false;
+            if matches!(event.event.as_str(), "recover" | "recover-empty") {
+                event.state = None;
+            }
+        }
+        fresh.booted.clear();
+        for value in recorded.iter_mut().flat_map(|event| [&mut event.data, &mut event.state]) {
+            value.iter_mut().for_each(name_members);
+        }
     }
-    let same = file.events.iter().zip(&fresh).take_while(|(a, b)| a == b).count();
-    if same == file.events.len() && same == fresh.len() {
+    let fresh_events = fresh.events;
+    let same = recorded.iter().zip(&fresh_events).take_while(|(a, b)| a == b).count();
+    let booted = file.booted == fresh.booted;
+    if booted && same == recorded.len() && same == fresh_events.len() {
         return Replay::Identical { events: same };
     }
+    let same = if booted { same } else { 0 };
     let at = |events: &[FileEvent]| events.get(same).cloned().map(Box::new);
-    Replay::Differs { event: same, recorded: at(&file.events), replayed: at(&fresh) }
+    Replay::Differs { event: same, recorded: at(&recorded), replayed: at(&fresh_events) }
+}
+
+/// Writes sets of nodes, of which versions 1 and 2 have the words, as lists of names.
+fn name_members(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            if fields.len() == 2
+                && fields.contains_key("low")
+                && let Ok(set) = serde_json::from_value::<NodeSet>(value.clone())
+            {
+                *value = serde_json::to_value(set).expect("plain data can be serialised");
+            } else if let Value::Object(fields) = value {
+                fields.values_mut().for_each(name_members);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(name_members),
+        _ => {}
+    }
 }
 
 #[cfg(test)]

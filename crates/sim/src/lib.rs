@@ -31,7 +31,7 @@ pub use costs::{Costs, EntryCost, Handover, Percentiles};
 pub use delay::{Delay, Delays, SlowLink};
 pub use faults::{Action, Faults, Happening, Rate};
 pub use file::{
-    Ending, FileEvent, FileNote, Finding, Replay, TraceError, TraceFile, VERSION, replay,
+    Ending, FileBoot, FileEvent, FileNote, Finding, Replay, TraceError, TraceFile, VERSION, replay,
 };
 pub use properties::{Limits as JudgeLimits, Survey, Verdict, judge, judgeable};
 pub use quality::{Detection, Mistake, Quality};
@@ -39,8 +39,8 @@ pub use queue::{Calendar, Class, Key};
 pub use records::Records;
 pub use rng::{Rng, Spread};
 pub use shapes::{DRAWN, shape};
-pub use spec::{Beyond, RunSpec, SpecError, Tracing};
+pub use spec::{Beyond, RunSpec, SpecError, Then, Tracing};
 pub use superpeers::{Gap, Spacing, Superpeers};
-pub use trace::{Event, Owner, Record, Trace};
+pub use trace::{Alarm, Event, Owner, Record, Step, Trace};
 pub use workload::{Arrivals, Ask, Workload};
-pub use world::{End, Outcome, Stats, World, run};
+pub use world::{End, Outcome, Stats, World, record, run};

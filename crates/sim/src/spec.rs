@@ -42,11 +42,35 @@ pub struct RunSpec {
     pub events: u64,
     /// What is recorded.
     pub tracing: Tracing,
-    /// If there are any, the run follows these decisions, one each `T` of virtual time, and ends
-    /// with the last. Nothing happens by chance, by plan or by itself then: of the rest, only the
-    /// make-up of the system and the links count.
+    /// If there are any, the run follows these decisions, each at its time or one `T` after the one
+    /// before. Nothing happens by chance, by plan or by itself then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decisions: Option<Vec<Decision>>,
+    /// What comes after the last of them.
+    #[serde(default, skip_serializing_if = "Then::is_stop")]
+    pub then: Then,
+}
+
+/// What comes after the last decision of a run that follows some.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Then {
+    /// The run ends with it. Of the rest of the specification, only the make-up of the system and
+    /// the links count.
+    #[default]
+    Stop,
+    /// The run goes on by delays, timers, workload, faults and chance, up to its limits: what was
+    /// due before the last decision happens at once, if it has not been decided about. If the
+    /// decisions are the beginning of a [recorded](crate::record()) run of the same specification,
+    /// it goes on as that run did; only if they end between faults that are planned for one moment,
+    /// some of these may be taken for done.
+    Continue,
+}
+
+impl Then {
+    fn is_stop(&self) -> bool {
+        *self == Self::Stop
+    }
 }
 
 /// How much of a run is recorded.
@@ -175,6 +199,7 @@ impl RunSpec {
             events: u64::MAX,
             tracing: Tracing::Events,
             decisions: None,
+            then: Then::Stop,
         }
     }
 
@@ -201,8 +226,15 @@ impl RunSpec {
             decisions: None,
             ..self.left_alone()
         };
-        for (number, Decision { what, crash_after, .. }) in (1..).zip(decisions) {
-            let at = Time::ZERO + self.setup.delay.saturating_mul(number);
+        let mut at = Time::ZERO;
+        for Decision { what, crash_after, lost, at: when, .. } in decisions {
+            if !lost.is_empty() {
+                spec.faults.loss = 1;
+            }
+            at = when.unwrap_or(match what {
+                What::Boot(_) => at,
+                _ => at + self.setup.delay,
+            });
             match what {
                 What::Lose { .. } => spec.faults.loss = 1,
                 What::Repeat { .. } => spec.faults.duplication = 1,
@@ -213,6 +245,9 @@ impl RunSpec {
             let actions = Action::of(what).into_iter().chain(crashed);
             spec.faults.plan.extend(actions.map(|action| Happening { at, action }));
         }
+        // A pause that has not ended yet when the decisions end may end later.
+        let resumes = self.setup.topology.nodes().map(Action::Resume);
+        spec.faults.plan.extend(resumes.map(|action| Happening { at, action }));
         spec
     }
 
@@ -276,7 +311,14 @@ impl RunSpec {
     /// How the run goes beyond what the algorithm assumes; empty if it does not.
     pub fn beyond(&self, info: &Info) -> Vec<Beyond> {
         if let Some(decisions) = &self.decisions {
-            return self.with_planned(decisions).beyond(info);
+            let mut beyond = self.with_planned(decisions).beyond(info);
+            if self.then == Then::Continue {
+                let later = Self { decisions: None, ..self.clone() }.beyond(info);
+                beyond.extend(
+                    later.into_iter().filter(|it| !beyond.contains(it)).collect::<Vec<_>>(),
+                );
+            }
+            return beyond;
         }
         let model = &info.model;
         let mut beyond = Vec::new();

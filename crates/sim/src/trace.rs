@@ -1,7 +1,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use conclave_protocol::{Charge, Family, Mark, NodeId, Note, Ranks, Time, Topology, VectorClock};
+use conclave_protocol::{
+    Charge, Family, Mark, NodeId, NodeSet, Note, Ranks, Time, Topology, VectorClock,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{Beliefs, End, Records, Tracing};
@@ -437,6 +439,40 @@ pub struct Trace {
     pub notes: BTreeMap<usize, Box<str>>,
     /// In full traces: the state of a node after the step that a record began, as JSON.
     pub states: BTreeMap<usize, Box<str>>,
+    /// In full traces: what else is known of the step that a record began.
+    pub steps: BTreeMap<usize, Step>,
+    /// In full traces: the state of each node after it booted for the first time, as JSON, and what
+    /// is known of that step.
+    pub booted: Vec<(Box<str>, Step)>,
+}
+
+/// What is known of a step, beside what it sent and told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// The [numbered rules](conclave_protocol::Ctx::rule) that ran, bit n standing for rule n.
+    pub rules: u32,
+    /// The timers that were set or cancelled, in order.
+    pub alarms: Vec<Alarm>,
+    /// Whom the node waits for after it.
+    pub waits: NodeSet,
+}
+
+/// A timer is set or cancelled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Alarm {
+    /// It is started, or started again.
+    Set {
+        /// Its name, as its type prints it for debugging.
+        set: String,
+        /// How long it runs by the node's own clock, in nanoseconds.
+        after: u64,
+    },
+    /// It is stopped.
+    Cancelled {
+        /// Its name.
+        cancelled: String,
+    },
 }
 
 impl Trace {

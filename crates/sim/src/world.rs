@@ -1,35 +1,69 @@
 use std::any::Any;
 
 use conclave_protocol::{
-    Algorithm, Host, Mark, NodeId, Outside, Reliable, Stimulus, Time, TimerKey, Topology, Turn,
+    Algorithm, Decision, Host, Mark, NodeId, Outside, Ran, Reliable, Stimulus, Time, TimerKey,
+    Topology, Turn, What,
 };
 use serde::{Deserialize, Serialize};
 
+use crate::course::Course;
 use crate::environment::{Envelope, Environment, Executor, Local, Pending, json, skewed};
 use crate::workload::Agenda;
-use crate::{Action, Class, Event, Faults, Owner, Record, Rng, RunSpec, SpecError, Trace, Tracing};
+use crate::{
+    Action, Class, Event, Faults, Owner, Record, Rng, RunSpec, SpecError, Step, Then, Trace,
+    Tracing,
+};
 
 mod follow;
+mod go_on;
+mod happen;
 #[cfg(test)]
 mod tests;
 
 /// Runs an algorithm as specified.
 pub fn run(algorithm: &dyn Algorithm, spec: &RunSpec) -> Result<Outcome, SpecError> {
+    Ok(carry_out(algorithm, spec, false)?.0)
+}
+
+/// Runs an algorithm as specified, and writes down what was decided, by chance and by the calendar.
+///
+/// Followed in a run of the same specification, the decisions give the same trace: the same events
+/// in the same order at the same times, the same states and choices. A run that follows the first of
+/// them and then [continues](Then::Continue) goes on as this one did.
+pub fn record(
+    algorithm: &dyn Algorithm,
+    spec: &RunSpec,
+) -> Result<(Outcome, Vec<Decision>), SpecError> {
+    carry_out(algorithm, spec, true)
+}
+
+fn carry_out(
+    algorithm: &dyn Algorithm,
+    spec: &RunSpec,
+    records: bool,
+) -> Result<(Outcome, Vec<Decision>), SpecError> {
     spec.validate(algorithm.info())?;
     let host = algorithm.host(&spec.setup)?;
     if spec.reliable {
         // A round trip, and a little more.
         let resend = spec.delays.typical() * 2 + spec.setup.processing + spec.setup.delay;
-        finish(Box::new(Reliable::new(host, spec.setup.n(), resend)), spec)
+        finish(Box::new(Reliable::new(host, spec.setup.n(), resend)), spec, records)
     } else {
-        finish(host, spec)
+        finish(host, spec, records)
     }
 }
 
-fn finish(host: Box<dyn Host>, spec: &RunSpec) -> Result<Outcome, SpecError> {
+fn finish(
+    host: Box<dyn Host>,
+    spec: &RunSpec,
+    records: bool,
+) -> Result<(Outcome, Vec<Decision>), SpecError> {
     match &spec.decisions {
-        Some(decisions) => World::new(host, &spec.left_alone()).follow(decisions, spec.setup.delay),
-        None => Ok(World::new(host, spec).finish()),
+        None => Ok(World::begin(host, spec, records).end()),
+        Some(decisions) if spec.then == Then::Stop => {
+            World::begin(host, &spec.left_alone(), records).follow(decisions, spec)
+        }
+        Some(decisions) => World::begin(host, spec, records).follow(decisions, spec),
     }
 }
 
@@ -99,6 +133,15 @@ impl World {
     /// A system at the beginning of its run, whose nodes `host` has, all of them down. If decisions
     /// are to be followed, [`run()`] does that.
     pub fn new(host: Box<dyn Host>, spec: &RunSpec) -> Self {
+        Self::begin(host, spec, false)
+    }
+
+    /// As [`new`](Self::new); what happens is written down as decisions if `records` is set.
+    fn begin(host: Box<dyn Host>, spec: &RunSpec, records: bool) -> Self {
+        let follows = spec.decisions.is_some();
+        let calendar = !follows || spec.then == Then::Continue;
+        let course =
+            (follows || records).then(|| Box::new(Course::new(follows, calendar, records)));
         let topology = spec.setup.topology.clone();
         let n = topology.len();
         let rng = Rng::new(spec.seed);
@@ -117,7 +160,7 @@ impl World {
             plan: plan.iter().map(|happening| happening.action.clone()).collect(),
             planned,
             topology,
-            environment: Environment::new(spec),
+            environment: Environment::new(spec, course),
             actor: NodeId(0),
             facts: None,
         };
@@ -125,11 +168,17 @@ impl World {
             let pending = Pending::Happening(i as u32);
             world.environment.schedule(happening.at, Class::Fault, NodeId(0), NodeId(0), pending);
         }
+        if let Some(course) = world.environment.course.as_mut().filter(|course| course.calendar) {
+            let items = (0..).zip(&plan).map(|(item, happening)| (happening.at, item));
+            course.plan.extend(items);
+            course.plan.make_contiguous().sort_unstable();
+        }
         for id in world.topology.nodes() {
             let remaining = world.agenda.remaining(id);
             world.environment.open =
                 world.environment.open.zip(remaining).map(|(open, more)| open + more);
-            world.boot(id, true);
+            world.decide_boot(id, spec.decisions.as_deref());
+            world.boot(id, true, None);
         }
         world.environment.note_served();
         let tells = world.host.facts(&mut std::iter::empty()).is_some();
@@ -164,7 +213,12 @@ impl World {
     }
 
     /// Runs to the end.
-    pub fn finish(mut self) -> Outcome {
+    pub fn finish(self) -> Outcome {
+        self.end().0
+    }
+
+    /// Runs to the end; also says what was written down.
+    fn end(mut self) -> (Outcome, Vec<Decision>) {
         let end = loop {
             if let Some(end) = self.step() {
                 break end;
@@ -173,11 +227,12 @@ impl World {
         self.over(end)
     }
 
-    fn over(self, end: End) -> Outcome {
+    fn over(self, end: End) -> (Outcome, Vec<Decision>) {
         let stats = self.stats();
-        let Environment { mut trace, now, .. } = self.environment;
+        let Environment { mut trace, now, course, .. } = self.environment;
         (trace.end, trace.ended) = (end, now);
-        Outcome { trace, stats }
+        let written = course.and_then(|course| course.written);
+        (Outcome { trace, stats }, written.map_or_else(Vec::new, |written| written.finish()))
     }
 
     /// Carries out the next event. Returns why there is none, when there is none.
@@ -211,7 +266,7 @@ impl World {
         let environment = &mut self.environment;
         let until = environment.end;
         if until != Time::MAX && environment.next_at().is_some_and(|at| at > until) {
-            environment.now = until;
+            environment.now = environment.now.max(until);
             return Some(if until < environment.until { End::Served } else { End::TimeLimit });
         }
         if environment.stats.events >= environment.events {
@@ -242,22 +297,7 @@ impl World {
                 node.ask = None;
                 if let Some(mark) = self.host.request(id, 0) {
                     let due = self.agenda.due(id).filter(|_| mark == Mark::Asked);
-                    self.agenda.asked(id, mark);
-                    match mark {
-                        Mark::Asked => node.outstanding = true,
-                        // Asked and finished at once, as far as serving goes.
-                        _ if mark.is_ask() => environment.close(),
-                        _ if std::mem::take(&mut node.outstanding) => environment.close(),
-                        _ => {}
-                    }
-                    let begun = environment.trace.records.len();
-                    self.input(id, Event::Request(mark), Owner::Node(id), Stimulus::Ask(0));
-                    if let Some(due) = due {
-                        self.environment.trace.records.change(begun, |asked| asked.overdue(due));
-                    }
-                    if self.nodes[id.index()].ask.is_none() {
-                        self.look_ahead(id);
-                    }
+                    self.request(id, 0, mark, due);
                 }
             }
             Pending::Suspect(peer) => {
@@ -287,11 +327,36 @@ impl World {
         None
     }
 
+    /// The application makes a request, which may have been due earlier.
+    fn request(&mut self, id: NodeId, place: usize, mark: Mark, due: Option<Time>) {
+        let (node, environment) = (&mut self.nodes[id.index()], &mut self.environment);
+        self.agenda.asked(id, mark);
+        match mark {
+            Mark::Asked => node.outstanding = true,
+            // Asked and finished at once, as far as serving goes.
+            _ if mark.is_ask() => environment.close(),
+            _ if std::mem::take(&mut node.outstanding) => environment.close(),
+            _ => {}
+        }
+        let begun = environment.trace.records.len();
+        self.input(id, Event::Request(mark), Owner::Node(id), Stimulus::Ask(place));
+        if let Some(due) = due {
+            self.environment.trace.records.change(begun, |asked| asked.overdue(due));
+            if let Some(course) = &mut self.environment.course {
+                course.write_due(due);
+            }
+        }
+        if self.nodes[id.index()].ask.is_none() {
+            self.look_ahead(id);
+        }
+    }
+
     /// A message reaches its receiver, unless that is down or cut off.
     #[inline(always)]
     fn arrive(&mut self, from: NodeId, id: NodeId, envelope: Envelope) {
         let (node, environment) = (&mut self.nodes[id.index()], &mut self.environment);
-        if !node.up || environment.lossy && environment.apart(from, id) {
+        let (up, serial) = (node.up, envelope.serial);
+        if !if environment.lossy { environment.passes(from, id, up, serial) } else { up } {
             self.lose(from, id, envelope);
             return;
         }
@@ -319,92 +384,6 @@ impl World {
         self.input(id, Event::Timer { label }, Owner::Node(id), Stimulus::Timer(timer));
     }
 
-    fn happen(&mut self, action: Action) {
-        self.environment.lossy |= matches!(action, Action::Partition(_) | Action::Lose { .. });
-        match action {
-            Action::Crash(id) => self.crash(id),
-            Action::Recover(id) => self.recover(id, true, Event::Recover),
-            Action::RecoverEmpty(id) => self.recover(id, false, Event::RecoverEmpty),
-            Action::Reset(id) => {
-                self.crash(id);
-                self.recover(id, false, Event::RecoverEmpty);
-            }
-            Action::Pause(id) => {
-                let node = &mut self.nodes[id.index()];
-                if node.up && node.backlog.is_none() {
-                    node.backlog = Some(Box::default());
-                    self.note(id, Event::Pause);
-                }
-            }
-            Action::Resume(id) => {
-                if let Some(backlog) = self.nodes[id.index()].backlog.take() {
-                    self.note(id, Event::Resume);
-                    for (key, pending) in *backlog {
-                        self.environment.reschedule(key, id, pending);
-                    }
-                }
-            }
-            Action::Partition(groups) => {
-                // A node that is in no group is alone: its number is like no group's.
-                let n = self.topology.len();
-                let mut of: Vec<u32> = (0..n).map(|node| groups.len() as u32 + node).collect();
-                for (group, members) in (0..).zip(&groups) {
-                    for member in members {
-                        of[member.index()] = group;
-                    }
-                }
-                self.environment.groups = Some(of.clone());
-                let event = self.environment.trace.partition(of);
-                self.note(NodeId(0), event);
-            }
-            Action::Heal => {
-                self.environment.groups = None;
-                self.note(NodeId(0), Event::Heal);
-            }
-            Action::Suspect { node, peer } => {
-                self.input(node, Event::Suspect(peer), Owner::Node(node), Stimulus::Suspect(peer));
-            }
-            Action::Trust { node, peer } => {
-                self.input(node, Event::Restore(peer), Owner::Node(node), Stimulus::Restore(peer));
-            }
-            Action::Lose { label } => self.environment.lose.push(label),
-            Action::Join { node, sponsor } => {
-                self.input(node, Event::Join(sponsor), Owner::Nobody, Stimulus::Join(sponsor));
-            }
-            Action::Leave(node) => {
-                self.input(node, Event::Leave, Owner::Nobody, Stimulus::Leave);
-            }
-        }
-    }
-
-    fn crash(&mut self, id: NodeId) {
-        let node = &mut self.nodes[id.index()];
-        if !std::mem::take(&mut node.up) {
-            return;
-        }
-        node.timers.clear();
-        node.ask = None;
-        self.host.crash(id);
-        let outstanding = u64::from(std::mem::take(&mut node.outstanding));
-        let lost = self.agenda.remaining(id).map(|remaining| remaining + outstanding);
-        self.environment.open = self.environment.open.zip(lost).map(|(open, lost)| open - lost);
-        self.environment.note_served();
-        self.note(id, Event::Crash);
-        // It pauses no longer, and what waited for it is lost with it.
-        let backlog = self.nodes[id.index()].backlog.take();
-        for (key, pending) in backlog.into_iter().flat_map(|backlog| *backlog) {
-            if let Pending::Message(envelope) = pending {
-                self.lose(key.sender(), id, envelope);
-            }
-        }
-        if let Some(delay) = self.environment.detector {
-            for peer in self.topology.nodes().filter(|&peer| peer != id) {
-                let at = self.environment.now + delay;
-                self.environment.schedule(at, Class::Timer, id, peer, Pending::Suspect(id));
-            }
-        }
-    }
-
     /// A message does not arrive.
     #[cold]
     fn lose(&mut self, from: NodeId, to: NodeId, envelope: Envelope) {
@@ -419,31 +398,14 @@ impl World {
         }
     }
 
-    fn recover(&mut self, id: NodeId, remembers: bool, event: Event) {
-        if self.nodes[id.index()].up {
-            return;
-        }
-        self.note(id, event);
-        let more = self.agenda.remaining(id);
-        self.environment.open = self.environment.open.zip(more).map(|(open, more)| open + more);
-        self.environment.note_served();
-        self.boot(id, remembers);
-        if let Some(delay) = self.environment.detector {
-            let at = self.environment.now + delay;
-            for peer in self.topology.nodes().filter(|&peer| peer != id) {
-                self.environment.schedule(at, Class::Timer, id, peer, Pending::Restore(id));
-                if !self.nodes[peer.index()].up {
-                    self.environment.schedule(at, Class::Timer, peer, id, Pending::Suspect(peer));
-                }
-            }
-        }
-    }
-
-    fn boot(&mut self, id: NodeId, remembers: bool) {
+    fn boot(&mut self, id: NodeId, remembers: bool, begun: Option<usize>) {
         self.nodes[id.index()].up = true;
-        self.apply(id, Owner::Nobody.pack(), |host, turn, outside| {
+        let ran = self.apply(id, Owner::Nobody.pack(), |host, turn, outside| {
             host.boot(turn, remembers, outside)
         });
+        if self.environment.tracing == Tracing::Full {
+            self.describe(id, begun, ran.rules);
+        }
         if self.nodes[id.index()].ask.is_none() {
             self.look_ahead(id);
         }
@@ -461,6 +423,19 @@ impl World {
             return;
         }
         let environment = &mut self.environment;
+        if environment.writes() {
+            environment.write(match what {
+                Stimulus::Ask(request) => What::Ask { node: id, request: request as u32 },
+                Stimulus::Timer(timer) => {
+                    What::Timer { node: id, timer: format!("{:?}", self.host.timer(id, timer)) }
+                }
+                Stimulus::Suspect(peer) => What::Suspect { node: id, peer },
+                Stimulus::Restore(peer) => What::Trust { node: id, peer },
+                Stimulus::Join(sponsor) => What::Join { node: id, sponsor },
+                Stimulus::Leave => What::Leave(id),
+                Stimulus::Message { .. } => unreachable!("a message arrives elsewhere"),
+            });
+        }
         environment.stats.events += 1;
         let begun = environment.trace.records.len();
         environment.record(id, &mut node.lamport, event);
@@ -478,10 +453,27 @@ impl World {
     /// Has a node that is up take the step whose record is number `begun`.
     #[inline(always)]
     fn react(&mut self, id: NodeId, cause: u32, begun: usize, what: Stimulus) {
-        self.apply(id, cause, |host, turn, outside| host.act(turn, what, outside));
+        let ran = self.apply(id, cause, |host, turn, outside| host.act(turn, what, outside));
         if self.environment.tracing == Tracing::Full {
-            let state = self.host.state(id).map(|state| json(&*state));
-            self.environment.trace.states.extend(state.map(|state| (begun, state)));
+            self.describe(id, Some(begun), ran.rules);
+        }
+    }
+
+    /// In a full trace, notes what the node is like after the step that record number `begun` began;
+    /// after its first boot if there is none.
+    fn describe(&mut self, id: NodeId, begun: Option<usize>, rules: u32) {
+        let Some(state) = self.host.state(id).map(|state| json(&*state)) else { return };
+        let alarms = std::mem::take(&mut self.environment.alarms);
+        let step = Step { rules, alarms, waits: self.host.waits_for(id) };
+        let trace = &mut self.environment.trace;
+        match begun {
+            None => trace.booted.push((state, step)),
+            Some(begun) => {
+                trace.states.insert(begun, state);
+                if step != Step::default() {
+                    trace.steps.insert(begun, step);
+                }
+            }
         }
     }
 
@@ -490,8 +482,8 @@ impl World {
         &mut self,
         id: NodeId,
         cause: u32,
-        rule: impl FnOnce(&mut dyn Host, Turn<'_>, &mut dyn Outside) -> bool,
-    ) {
+        rule: impl FnOnce(&mut dyn Host, Turn<'_>, &mut dyn Outside) -> Ran,
+    ) -> Ran {
         self.actor = id;
         if self.environment.course.is_some() {
             return self.apply_decided(id, cause, rule);
@@ -501,10 +493,11 @@ impl World {
         let (topology, environment) = (&self.topology, &mut self.environment);
         let mut executor = Executor { me: id, cause, topology, environment, local };
         let turn = Turn { node: id, now, topology, settles: true };
-        rule(&mut *self.host, turn, &mut executor);
+        let ran = rule(&mut *self.host, turn, &mut executor);
         if !self.environment.notices.is_empty() {
             self.tell(id);
         }
+        ran
     }
 
     /// Notes what the application has been told, and asks what it will do now.
@@ -524,7 +517,7 @@ impl World {
 
     /// Schedules what the application asks next, instead of whatever it was about to ask.
     fn look_ahead(&mut self, id: NodeId) {
-        if self.environment.course.is_some() {
+        if self.environment.course.as_ref().is_some_and(|course| !course.calendar) {
             return;
         }
         let local = &mut self.nodes[id.index()];

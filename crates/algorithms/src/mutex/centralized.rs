@@ -60,7 +60,7 @@ use std::time::Duration;
 use conclave_protocol::claims::Check;
 use conclave_protocol::theory::{About, CROWDS, Case, Fits, Given, SIZES};
 use conclave_protocol::{
-    Charge, Ctx, Entry, Lamport, Model, Never, NodeId, Opt, Property, Protocol, Stamp,
+    Charge, Ctx, Entry, Lamport, Model, Never, NodeId, NodeSet, Opt, Property, Protocol, Stamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -241,6 +241,15 @@ impl Protocol for Centralized {
             ctx.send(COORDINATOR, Msg::StillThere(*asked));
             self.set_probe(ctx);
         }
+    }
+
+    fn waits_for(&self, me: NodeId, _: &Config) -> NodeSet {
+        let Phase::Waiting { asked, .. } = self.phase else { return NodeSet::new() };
+        if me != COORDINATOR {
+            return [COORDINATOR].into_iter().collect();
+        }
+        let first = self.lock.queue.iter().take_while(|request| **request != asked);
+        self.lock.holder.iter().chain(first).map(|request| request.node).collect()
     }
 
     fn charge(msg: &Msg, _: NodeId, _: NodeId) -> Charge {

@@ -162,6 +162,12 @@ impl Protocol for Lamport {
         self.enter_if_first(ctx);
     }
 
+    fn waits_for(&self, _: NodeId, _: &Config) -> NodeSet {
+        let Phase::Waiting { asked, missing } = &self.phase else { return NodeSet::new() };
+        let older = self.queue.range(..asked).map(|request| request.node);
+        missing.iter().chain(older).collect()
+    }
+
     fn charge(msg: &Msg, _: NodeId, _: NodeId) -> Charge {
         match msg {
             Msg::Req(_) | Msg::Rel(_) => Charge::Sender,

@@ -194,6 +194,17 @@ impl Protocol for Maekawa {
         }
     }
 
+    fn waits_for(&self, me: NodeId, _: &Config) -> NodeSet {
+        let Phase::Waiting { asked, missing, .. } = &self.phase else { return NodeSet::new() };
+        let mut waits = missing.clone();
+        if waits.remove(me) {
+            // Our own vote comes when those have left who get it before us.
+            let first = self.queue.iter().take_while(|request| *request != asked);
+            waits.extend(self.voted_for.iter().chain(first).map(|request| request.node));
+        }
+        waits
+    }
+
     fn charge(msg: &Msg, _: NodeId, _: NodeId) -> Charge {
         match msg {
             Msg::Request { .. } | Msg::Release { .. } => Charge::Sender,

@@ -211,6 +211,13 @@ impl Protocol for RicartAgrawala {
         }
     }
 
+    fn waits_for(&self, _: NodeId, _: &Config) -> NodeSet {
+        match &self.phase {
+            Phase::Waiting { missing, .. } => missing.clone(),
+            Phase::Outside | Phase::Inside { .. } => NodeSet::new(),
+        }
+    }
+
     fn charge(msg: &Msg, _: NodeId, _: NodeId) -> Charge {
         match msg {
             Msg::Request(_) => Charge::Sender,

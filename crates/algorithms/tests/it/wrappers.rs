@@ -10,7 +10,7 @@ use conclave_algorithms::snapshot::chandy_lamport::{self, ChandyLamport};
 use conclave_algorithms::{detector, mutex, snapshot};
 use conclave_protocol::{
     Channels, Charge, Ctx, Effect, Entry, Handle, Host, Hosted, Input, Mark, Marked, Message,
-    Never, NodeId, Outside, Property, Protocol, Reliable, Setup, Stimulus, Time, TimerKey,
+    Never, NodeId, Outside, Property, Protocol, Reliable, Setup, Shown, Stimulus, Time, TimerKey,
     Topology, Turn,
 };
 use conclave_sim::{Action, Delay, JudgeLimits, RunSpec, World, judge};
@@ -345,14 +345,14 @@ impl Outside for Noted {
         true
     }
 
-    fn set_timer(&mut self, timer: TimerKey, after: Duration) {
+    fn set_timer(&mut self, timer: TimerKey, _: &dyn Shown, after: Duration) {
         // Even keys are those of the links.
         if timer.0 % 2 == 1 {
             self.set.push((timer, after));
         }
     }
 
-    fn cancel_timer(&mut self, timer: TimerKey) {
+    fn cancel_timer(&mut self, timer: TimerKey, _: &dyn Shown) {
         self.cancelled.push(timer);
     }
 

@@ -35,6 +35,10 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
         }
     }
 
+    fn is_human_readable(&self) -> bool {
+        false
+    }
+
     fn deserialize_newtype_struct<V: Visitor<'de>>(
         self,
         _: &'static str,

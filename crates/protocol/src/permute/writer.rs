@@ -75,6 +75,10 @@ impl<'w, 'n> Serializer for &'w mut Writer<'n> {
         serialize_str(&str) Text serialize_bytes(&[u8]) Bytes
     }
 
+    fn is_human_readable(&self) -> bool {
+        false
+    }
+
     fn serialize_none(self) -> Result<(), Refused> {
         self.put(Token::None)
     }

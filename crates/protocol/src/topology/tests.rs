@@ -30,7 +30,7 @@ fn links_are_those_between_neighbours() {
             assert!(linked.eq(shape.neighbors(a)), "{shape} at {a}");
         }
         let each = shape.nodes().map(|node| shape.neighbors(node).count() as u64);
-        assert_eq!(shape.channels(), each.sum(), "{shape}");
+        assert_eq!(shape.channels(), each.sum::<u64>(), "{shape}");
     }
 }
 

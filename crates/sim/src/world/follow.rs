@@ -1,58 +1,106 @@
-//! Runs that follow decisions instead of a calendar.
+//! Runs that follow decisions instead of a calendar, and runs that are written down as some.
 
-use std::time::Duration;
-
-use conclave_protocol::{Decision, Host, Mark, NodeId, Outside, Stimulus, Time, Turn, What};
+use conclave_protocol::{Decision, Host, Mark, NodeId, Outside, Ran, Stimulus, Time, Turn, What};
 
 use super::{End, Outcome, World};
 use crate::course::{Course, Decided};
 use crate::environment::Executor;
-use crate::{Action, Event, Owner, SpecError};
+use crate::{Action, Event, Owner, RunSpec, SpecError, Then};
 
 #[cfg(test)]
 mod tests;
 
 impl World {
-    /// Carries out one decision after the other: the first at `T`, the second at `2T`, and so on.
+    /// Says how a node boots at the beginning, if the decisions do.
+    pub(super) fn decide_boot(&mut self, id: NodeId, decisions: Option<&[Decision]>) {
+        let Some(course) = &mut self.environment.course else { return };
+        if !course.follows {
+            return course.write(What::Boot(id), Time::ZERO);
+        }
+        let decisions = boots(decisions.unwrap_or_default());
+        course.turn_boot(id, decisions.iter().find(|it| it.what == What::Boot(id)));
+    }
+
+    /// Carries out one decision after the other, each at its time or one `T` after the one before.
     pub(super) fn follow(
         mut self,
         decisions: &[Decision],
-        unit: Duration,
-    ) -> Result<Outcome, SpecError> {
+        spec: &RunSpec,
+    ) -> Result<(Outcome, Vec<Decision>), SpecError> {
         for (number, decision) in (1..).zip(decisions) {
-            self.environment.now = Time::ZERO + unit.saturating_mul(number);
-            self.carry_out(decision).map_err(|why| SpecError::Senseless {
-                number: number as usize,
+            self.come_to(number, decision, spec).map_err(|why| SpecError::Senseless {
+                number,
                 what: decision.what.to_string(),
                 why,
             })?;
+            if !self.is_unfinished(decisions.get(number)) {
+                self.note_facts();
+            }
+        }
+        if spec.then == Then::Continue {
+            self.go_on(spec);
+            return Ok(self.end());
         }
         let end = if self.is_quiet() { End::Quiet } else { End::Decisions };
         Ok(self.over(end))
     }
 
+    /// Whether the next decision is written down as part of the same step, being a repetition by
+    /// chance.
+    fn is_unfinished(&self, next: Option<&Decision>) -> bool {
+        next.is_some_and(|next| {
+            next.at == Some(self.environment.now) && matches!(next.what, What::Repeat { .. })
+        })
+    }
+
+    /// Carries out a decision when its time has come, or says why that makes no sense.
+    fn come_to(
+        &mut self,
+        number: usize,
+        decision: &Decision,
+        spec: &RunSpec,
+    ) -> Result<(), String> {
+        let now = self.environment.now;
+        if let What::Boot(_) = decision.what {
+            // It was carried out when the run began.
+            let decisions = spec.decisions.as_deref().unwrap_or_default();
+            return match self.objection(decision).or_else(|| self.course().take_objection()) {
+                Some(why) => Err(why),
+                None if number > boots(decisions).len() => Err("all nodes have booted".to_owned()),
+                None => Ok(()),
+            };
+        }
+        let at = decision.at.unwrap_or(now + spec.setup.delay);
+        if at < now {
+            return Err(format!("{at:?} is earlier than the decision before it, at {now:?}"));
+        }
+        self.reach(at, &decision.what);
+        self.environment.now = at;
+        self.decided(decision)
+    }
+
     /// Carries out a decision, or says why that makes no sense.
-    fn carry_out(&mut self, decision: &Decision) -> Result<(), String> {
-        let Decision { what, crash_after, .. } = decision;
+    fn decided(&mut self, decision: &Decision) -> Result<(), String> {
+        let Decision { what, crash_after, due, .. } = decision;
         if let Some(why) = self.objection(decision) {
             return Err(why);
         }
-        self.course().turn(decision);
+        let now = self.environment.now;
+        self.course().turn(decision, now);
         match *what {
-            What::Ask { node, request } => self.ask(node, request as usize)?,
+            What::Ask { node, request } => self.ask(node, request as usize, *due)?,
             What::Deliver { from, to, place } => {
-                let it = self.course().link(from, to).remove(place as usize);
+                let it = self.course().take(from, to, place as usize);
                 self.arrive(from, to, it);
             }
             What::Lose { from, to, place } => {
-                let it = self.course().link(from, to).remove(place as usize);
+                let it = self.course().take(from, to, place as usize);
                 self.lose(from, to, it);
             }
             What::Repeat { from, to, place } => {
-                let (link, place) = (self.course().link(from, to), place as usize);
-                let it = link[place];
-                link.insert(place + 1, it);
-                self.host.repeat(it.message);
+                let message = self.course().link(from, to)[place as usize].envelope.message;
+                self.environment.repeat(from, to, place as usize);
+                self.host.repeat(message);
             }
             What::Timer { node, ref timer } => self.ring(node, timer)?,
             ref what => {
@@ -70,12 +118,11 @@ impl World {
             + self.nodes.iter().map(|node| node.timers.len()).sum::<usize>();
         let course = self.course();
         course.most = course.most.max(pending);
-        self.note_facts();
         Ok(())
     }
 
     /// The application makes one of the requests that it may make.
-    fn ask(&mut self, id: NodeId, request: usize) -> Result<(), String> {
+    fn ask(&mut self, id: NodeId, request: usize, due: Option<Time>) -> Result<(), String> {
         let Some(mark) = self.host.request(id, request) else {
             let many = (0..).map_while(|place| self.host.request(id, place)).count();
             return Err(match many {
@@ -83,7 +130,18 @@ impl World {
                 many => format!("the last that its application may make is number {}", many - 1),
             });
         };
+        let due = due.filter(|_| mark == Mark::Asked);
+        if self.course().calendar {
+            self.nodes[id.index()].ask = None;
+            self.expect_request(id, mark);
+            self.request(id, request, mark, due);
+            return Ok(());
+        }
+        let begun = self.environment.trace.records.len();
         self.input(id, Event::Request(mark), Owner::Node(id), Stimulus::Ask(request));
+        if let Some(due) = due {
+            self.environment.trace.records.change(begun, |asked| asked.overdue(due));
+        }
         Ok(())
     }
 
@@ -113,6 +171,9 @@ impl World {
         if crash_after.is_some() && what.actor().is_none() {
             return Some("that is no step in whose middle a node could crash".to_owned());
         }
+        if let Some(node) = what.actor().filter(|node| self.nodes[node.index()].backlog.is_some()) {
+            return Some(format!("{node} pauses"));
+        }
         match *what {
             What::Deliver { from, to, place }
             | What::Lose { from, to, place }
@@ -135,6 +196,8 @@ impl World {
             What::Ask { node, .. }
             | What::Timer { node, .. }
             | What::Crash(node)
+            | What::Pause(node)
+            | What::Resume(node)
             | What::Suspect { node, .. }
             | What::Trust { node, .. }
             | What::Join { node, .. }
@@ -148,8 +211,17 @@ impl World {
             | What::Join { node, sponsor: peer } => {
                 (node == peer).then(|| "that takes another node".to_owned())
             }
+            What::Resume(node) => {
+                let pauses = self.nodes[node.index()].backlog.is_some();
+                (!pauses).then(|| format!("{node} does not pause"))
+            }
+            What::Pause(node) => {
+                let pauses = self.nodes[node.index()].backlog.is_some();
+                pauses.then(|| format!("{node} pauses already"))
+            }
             What::Heal => self.environment.groups.is_none().then(|| "it is not apart".to_owned()),
-            What::Ask { .. }
+            What::Boot(_)
+            | What::Ask { .. }
             | What::Timer { .. }
             | What::Crash(_)
             | What::Leave(_)
@@ -161,7 +233,7 @@ impl World {
         !self.nodes[id.index()].up
     }
 
-    fn course(&mut self) -> &mut Course {
+    pub(super) fn course(&mut self) -> &mut Course {
         self.environment.course.as_mut().expect("the run follows decisions")
     }
 
@@ -177,24 +249,32 @@ impl World {
         idle && self.course().under_way(|to| up[to.index()]) == 0
     }
 
-    /// As [`apply`](Self::apply), in a step that was decided about.
+    /// As [`apply`](Self::apply), in a step that was decided about or is written down.
     #[cold]
     pub(super) fn apply_decided(
         &mut self,
         id: NodeId,
         cause: u32,
-        rule: impl FnOnce(&mut dyn Host, Turn<'_>, &mut dyn Outside) -> bool,
-    ) {
-        let now = self.course().clock(id);
+        rule: impl FnOnce(&mut dyn Host, Turn<'_>, &mut dyn Outside) -> Ran,
+    ) -> Ran {
         let (topology, environment) = (&self.topology, &mut self.environment);
         let local = &mut self.nodes[id.index()];
         let mut decided = Decided(Executor { me: id, cause, topology, environment, local });
+        let now = decided.clock();
         let turn = Turn { node: id, now, topology, settles: true };
-        if rule(&mut *self.host, turn, &mut decided) {
+        let ran = rule(&mut *self.host, turn, &mut decided);
+        if ran.looked {
             self.course().looked(id);
         }
         if !self.environment.notices.is_empty() {
             self.tell(id);
         }
+        ran
     }
+}
+
+/// What is decided about how nodes boot at the beginning: it comes before all else.
+fn boots(decisions: &[Decision]) -> &[Decision] {
+    let other = decisions.iter().position(|it| !matches!(it.what, What::Boot(_)));
+    &decisions[..other.unwrap_or(decisions.len())]
 }

@@ -505,7 +505,7 @@ fn a_file_of_decisions_gives_the_same_run_again_and_says_what_it_shows() {
     let spec = spec(decisions);
     let outcome = run(&ENTRY, &spec).unwrap();
     let mut file = TraceFile::new(&spec, &outcome);
-    assert_eq!(file.version, 2);
+    assert_eq!(file.version, VERSION);
     let why = "p1 waits".to_owned();
     let finding = Finding { property: Property::NoStarvation, why, step: 1, loop_from: None };
     file.verdict = Some(finding.clone());
@@ -520,6 +520,6 @@ fn a_file_of_decisions_gives_the_same_run_again_and_says_what_it_shows() {
     assert_eq!(stuck.to_string(), "NS violated: p1 waits; step 1 repeats for ever");
     let usual = RunSpec { decisions: None, ..spec };
     let file = TraceFile::new(&usual, &run(&ENTRY, &usual).unwrap());
-    assert_eq!(file.version, 1);
+    assert_eq!(file.version, VERSION);
     assert!(!file.to_text().contains("decisions") && !file.to_text().contains("verdict"));
 }
