@@ -71,7 +71,7 @@ fn decisions(file: &TraceFile) -> Option<Vec<Decision>> {
                 let timer = event.data.as_ref()?.as_str()?.to_owned();
                 What::Timer { node: NodeId(node), timer }
             }
-            "notice" => continue,
+            "notice" | "facts" => continue,
             other => panic!("nothing else happens: {other}"),
         };
         let clock = Time::from_nanos(event.at);

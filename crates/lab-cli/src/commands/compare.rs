@@ -292,8 +292,8 @@ token-ring           2+0 ✓          1    2 ✓    1 ✓    2T+E ✓      2  0.
             assert!(line.contains("✓ ≤"), "within theory: {line}");
         }
         let plot = tradeoff::text(&detectors.tradeoff, 80);
-        assert!(plot.contains("a  timeout-sync, Tproc = "), "{plot}");
-        assert!(plot.contains("b  heartbeat, timeout = 2, 3"), "{plot}");
+        assert!(plot.contains("c  timeout-sync, Tproc = "), "{plot}");
+        assert!(plot.contains("a  heartbeat, timeout = 2, 3"), "{plot}");
         for width in [150, 100, 80] {
             let text = tables::text(detectors.sheets(), width)
                 + &tradeoff::text(&detectors.tradeoff, width);
@@ -301,7 +301,7 @@ token-ring           2+0 ✓          1    2 ✓    1 ✓    2T+E ✓      2  0.
         }
         let json = serde_json::to_value(&detectors).expect("it is data");
         assert_eq!(json["detectors"][0]["figures"][0]["messages"]["theory"], 0.5);
-        assert_eq!(json["tradeoff"][1]["points"][0]["value"], 2.0);
+        assert_eq!(json["tradeoff"][0]["points"][0]["value"], 2.0);
     }
 
     #[test]
