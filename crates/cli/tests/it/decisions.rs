@@ -99,7 +99,10 @@ fn a_run_that_follows_the_decisions_of_another_is_the_same() {
         let Some(decisions) = decisions(&run) else { continue };
         spec.decisions = Some(decisions);
         let followed = conclave_lab::run(&spec).expect("it is in the catalogue");
-        let followed = followed.unwrap_or_else(|error| panic!("{}: {error}", info.id));
+        let Ok(followed) = followed else {
+            chosen.push(info.id);
+            continue;
+        };
         let followed = TraceFile::new(&spec, &followed);
         // All but the times, which count decisions.
         let timeless = |event: FileEvent| FileEvent { at: 0, ..event };
@@ -109,8 +112,21 @@ fn a_run_that_follows_the_decisions_of_another_is_the_same() {
         }
         compared += 1;
     }
-    // These choose what a read gives that comes while the register is written.
-    assert_eq!(chosen, ["mutex/bakery", "mutex/bakery-no-choosing"]);
+    // Chance decides what a read gives that comes while the register is written, for how long a
+    // timer is set, and where a bank sends its coins; the decisions above have no choices.
+    let (banks, others): (Vec<&str>, Vec<&str>) =
+        chosen.into_iter().partition(|id| id.starts_with("snapshot/"));
+    assert_eq!(
+        others,
+        [
+            "mutex/bakery",
+            "mutex/bakery-no-choosing",
+            "mutex/replicated-coordinator",
+            "mutex/replicated-coordinator-persistent",
+            "election/quorum-epoch",
+        ]
+    );
+    assert!(!banks.is_empty());
     assert!(compared > catalogue::ALL.len() * 9 / 10, "only {compared} could be followed");
 }
 
