@@ -19,6 +19,9 @@ use crate::witness::{Retraced, Start, decision, explain};
 use crate::worker::{Candidate, FAIR, Move, NO_STEP, Shape, WHOLE, Worker, fingerprint, is_due};
 use crate::{Budgets, CheckError, CheckSpec, Timers};
 
+#[cfg(test)]
+mod tests;
+
 /// Something that can happen next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Next {
@@ -262,6 +265,14 @@ impl Explorer {
             Way { candidate, decision, walk: Walk { state, links } }
         });
         ways.collect()
+    }
+
+    /// Every state that one step leads to, with the decision that does.
+    #[cfg(test)]
+    fn reached(&self, walk: &Walk) -> Vec<(Decision, Walk)> {
+        let mut worker = Worker::new(&self.space, &self.shape);
+        let ways = self.ways(&mut worker, walk).into_iter();
+        ways.map(|way| (way.decision, way.walk)).collect()
     }
 
     fn list(&self, info: &Info, walk: &Walk) -> Vec<Next> {

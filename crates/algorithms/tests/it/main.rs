@@ -24,4 +24,5 @@ mod superpeers;
 mod support;
 mod tree_tokens;
 mod values;
+mod waits;
 mod wrappers;

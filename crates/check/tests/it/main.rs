@@ -3,4 +3,5 @@
 mod endless;
 mod golden;
 mod liveness;
+mod next;
 mod symmetry;

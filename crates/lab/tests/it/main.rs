@@ -7,4 +7,5 @@ mod formula;
 mod lectures;
 mod names;
 mod theory;
+mod traces;
 mod words;
