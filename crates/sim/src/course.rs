@@ -31,6 +31,8 @@ pub(crate) struct Course {
     pub(crate) plan: VecDeque<(Time, u32)>,
     /// A node that has crashed and boots at once, by the plan, and when: the second half is to come.
     pub(crate) unfinished: Option<(NodeId, Time)>,
+    /// A node that has crashed while it paused, and when: what waited for it is lost with it.
+    pub(crate) interrupted: Option<(NodeId, Time)>,
     /// The most that were to come at any time.
     pub(crate) most: usize,
     /// What clocks show in this step.
@@ -133,6 +135,7 @@ impl Course {
             words: Vec::new(),
             plan: VecDeque::new(),
             unfinished: None,
+            interrupted: None,
             most: 0,
             clock: Time::ZERO,
             shown: BTreeMap::new(),

@@ -7,6 +7,7 @@
 mod churn;
 mod claims;
 mod holds;
+mod recorded;
 mod reduction;
 #[path = "../it/support/mod.rs"]
 mod support;
@@ -14,7 +15,13 @@ mod support;
 use libtest_mimic::Arguments;
 
 fn main() {
-    let kinds = [holds::trials(), reduction::trials(), claims::trials(), churn::trials()];
+    let kinds = [
+        holds::trials(),
+        reduction::trials(),
+        recorded::trials(),
+        claims::trials(),
+        churn::trials(),
+    ];
     let trials = kinds.into_iter().flatten().collect();
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
 }

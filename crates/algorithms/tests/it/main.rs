@@ -18,6 +18,7 @@ mod raymond_k;
 mod ring_elections;
 mod ring_faults;
 mod rings;
+mod rules;
 mod shared_memory;
 mod snapshots;
 mod superpeers;

@@ -1,6 +1,6 @@
 //! Step by step, everything is reached that the search visits.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use conclave_algorithms::mutex::{raymond_tree, ricart_agrawala};
 use conclave_protocol::{Channels, Setup, Topology};
@@ -15,7 +15,7 @@ fn counts(entry: &dyn Algorithm, spec: &CheckSpec) -> [(usize, usize); 2] {
     let searched = (report.coverage.states as usize, report.coverage.transitions as usize);
     let explorer = Explorer::new(entry, spec, &[], false).expect("it can be checked");
     let first = explorer.begin();
-    let (mut seen, mut steps) = (HashSet::from([first.state.clone()]), 0);
+    let (mut seen, mut steps) = (BTreeSet::from([first.state.clone()]), 0);
     let mut queue = VecDeque::from([first]);
     while let Some(walk) = queue.pop_front() {
         for (decision, after) in explorer.reached(&walk) {

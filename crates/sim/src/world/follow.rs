@@ -33,7 +33,7 @@ impl World {
                 what: decision.what.to_string(),
                 why,
             })?;
-            if !self.is_unfinished(decisions.get(number)) {
+            if !self.is_unfinished(decision, &decisions[number..]) {
                 self.note_facts();
             }
         }
@@ -45,12 +45,26 @@ impl World {
         Ok(self.over(end))
     }
 
-    /// Whether the next decision is written down as part of the same step, being a repetition by
-    /// chance.
-    fn is_unfinished(&self, next: Option<&Decision>) -> bool {
-        next.is_some_and(|next| {
-            next.at == Some(self.environment.now) && matches!(next.what, What::Repeat { .. })
-        })
+    /// Whether the next decision is part of the same step, as steps by the calendar are: a repetition
+    /// by chance, the loss of what waited for a paused node that crashes, the boot that follows a
+    /// crash at once.
+    fn is_unfinished(&mut self, decision: &Decision, rest: &[Decision]) -> bool {
+        let now = self.environment.now;
+        let rest = rest.iter().take_while(|next| next.at == Some(now)).map(|next| &next.what);
+        let crashed = match decision.what {
+            What::Crash(node) => Some(node),
+            What::Deliver { to, .. } if self.is_down(to) => Some(to),
+            _ => None,
+        };
+        let lost = |what: &&What| matches!(what, What::Deliver { to, .. } if crashed == Some(*to));
+        let boots = rest.clone().find(|what| !lost(what));
+        let interrupted =
+            crashed.is_some_and(|node| self.course().interrupted == Some((node, now)));
+        match rest.clone().next() {
+            Some(What::Repeat { .. }) => true,
+            Some(what) if lost(&what) && interrupted => true,
+            _ => matches!(boots, Some(What::RecoverEmpty(node)) if crashed == Some(*node)),
+        }
     }
 
     /// Carries out a decision when its time has come, or says why that makes no sense.

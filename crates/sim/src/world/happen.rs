@@ -89,6 +89,7 @@ impl World {
         self.write(|| What::Crash(id));
         if let Some(course) = self.environment.course.as_mut().filter(|_| paused) {
             let now = self.environment.now;
+            course.interrupted = Some((id, now));
             // What waited for it is lost; what the detector says at this moment does not wait yet.
             course.words.retain(|word| {
                 let told = matches!(word.pending, Pending::Told(_));
