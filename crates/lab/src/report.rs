@@ -130,12 +130,14 @@ fn survey(info: &'static Info, spec: &RunSpec, outcome: &Outcome) -> (Vec<Judged
     let verdict = |property| match property {
         // The links' own packets and acknowledgements order requests that the algorithm, which
         // does not see them, cannot know to be ordered.
-        Property::FcfsHappenedBefore if spec.reliable => match survey.verdict(property, patience) {
-            Verdict::Violated { why, .. } => {
-                Verdict::Open { why: format!("{why}, as far as acknowledgements count") }
-            }
-            verdict => verdict,
-        },
+        Property::FcfsHappenedBefore if spec.reliable => {
+            unless_violated(survey.verdict(property, patience), "as far as acknowledgements count")
+        }
+        // A packet may wait for an earlier one, or be sent again, on either side of the cut.
+        Property::Cut if spec.reliable => unless_violated(
+            survey.verdict(property, patience),
+            "as far as packets of the links count",
+        ),
         Property::FenceOrder | Property::FcfsTimestamp if repeats => {
             Verdict::Open { why: "with wrap set, fencing tokens come again and again".into() }
         }
@@ -144,6 +146,15 @@ fn survey(info: &'static Info, spec: &RunSpec, outcome: &Outcome) -> (Vec<Judged
     let judged =
         |property| Judged { property, verdict: verdict(property), claim: claim(info, property) };
     (properties.into_iter().map(judged).collect(), survey.into_costs())
+}
+
+/// What is judged by the packets of links is no verdict on what these hand to the algorithm, if it
+/// is a violation.
+fn unless_violated(verdict: Verdict, so_far: &str) -> Verdict {
+    match verdict {
+        Verdict::Violated { why, .. } => Verdict::Open { why: format!("{why}, {so_far}") },
+        verdict => verdict,
+    }
 }
 
 impl Judged {

@@ -8,4 +8,5 @@ mod lectures;
 mod names;
 mod theory;
 mod traces;
+mod verdicts;
 mod words;
