@@ -51,6 +51,12 @@ struct Client {
     gone: Arc<AtomicBool>,
 }
 
+/// Whether an answer says what came of the request. `superseded` does not: the proxy delivered an earlier attempt after
+/// this one, and that is the attempt which the node will answer.
+fn is_final(code: &str) -> bool {
+    !matches!(code, "unavailable" | "superseded")
+}
+
 /// What came of a request.
 enum Outcome {
     Granted(u64),
@@ -225,7 +231,7 @@ impl Client {
         let answer = timeout(patience, http::post(self.node(), path, body)).await;
         let at = now();
         let answer = match answer {
-            Ok(Ok(answer)) if answer.code() != "unavailable" => answer,
+            Ok(Ok(answer)) if is_final(&answer.code()) => answer,
             _ => {
                 self.record(&Event::Dropped { session, request, at });
                 return Outcome::Unknown;

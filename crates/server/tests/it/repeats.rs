@@ -53,6 +53,26 @@ async fn a_repetition_takes_a_wait_over_and_the_first_call_is_told_so() {
     assert_eq!(again.json(), granted.json());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn whichever_attempt_arrives_last_a_client_that_repeats_when_superseded_gets_the_grant() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = server(directory.path()).await;
+    let (one, two) = (open(&server).await, open(&server).await);
+    let held = post(&server, "/v1/acquire", &acquire(&one, 1, "a")).await.json()["token"].clone();
+    // The network delivers the repetition, which is still listened to, before the attempt that was given up.
+    let repetition = begin(server.address(), &acquire(&two, 1, "a")).await;
+    until(|| waits(&server) == 1).await;
+    let given_up = begin(server.address(), &acquire(&two, 1, "a")).await;
+    assert_eq!(end(repetition).await.refused(), (409, "superseded".to_owned()));
+    drop(given_up);
+    let release = json!({ "session": one, "lock": "a", "token": held }).to_string();
+    assert_eq!(post(&server, "/v1/release", &release).await.status, 200);
+    let granted = post(&server, "/v1/acquire", &acquire(&two, 1, "a")).await;
+    assert_eq!(granted.status, 200, "{granted:?}");
+    let again = post(&server, "/v1/acquire", &acquire(&two, 1, "a")).await;
+    assert_eq!(again.json(), granted.json());
+}
+
 /// A server whose only thread can be stopped, as a signal would stop the process.
 struct Stoppable {
     address: SocketAddr,
