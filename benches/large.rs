@@ -135,7 +135,7 @@ fn superpeers<P: election::Algorithm>(entry: &Entry<P>, setup: Setup) {
     let wanted = entry.info.several.and_then(|wanted| wanted(&setup)).expect("it says how many");
     let mut spec = RunSpec::new(&entry.info, setup);
     let outcome = run(entry, &mut spec);
-    let found = Superpeers::of(&outcome.trace.beliefs(), &spec.setup.topology);
+    let found = Superpeers::of(&outcome.trace.leaders(), &spec.setup.topology);
     println!("  {} messages a node; not served: {}", outcome.stats.sent as f64 / n, found.unserved);
     for (well, text) in found.judged(wanted) {
         println!("  {} {text}", if well { "✓" } else { "✗" });

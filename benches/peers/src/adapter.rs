@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 
 use conclave_algorithms::{election, mutex};
 use conclave_protocol::{
-    Client, Ctx, Effect, Effects, Entry, Input, Mark, Marked, NodeId, Protocol, Setup, Time,
+    Client, Ctx, Effect, Effects, Entry, Input, Observation, Observable, NodeId, Protocol, Setup, Time,
     Topology,
 };
 use stateright::{Model, Property};
@@ -125,7 +125,7 @@ impl<P: Protocol, C: Client<P>> System<P, C> {
             Effect::Notify(notice) => {
                 let node = &mut state.nodes[me];
                 node.client.on_notice(&notice);
-                node.mark(notice.mark());
+                node.mark(notice.observation());
             }
             Effect::SetTimer { timer, .. } => {
                 let timers = &mut state.nodes[me].timers;
@@ -190,17 +190,17 @@ struct Node<P: Protocol, C> {
 }
 
 impl<P: Protocol, C> Node<P, C> {
-    fn mark(&mut self, mark: Mark) {
+    fn observation(&mut self, mark: Observation) {
         match mark {
-            Mark::Asked | Mark::Called => self.left -= 1,
-            Mark::Entered { .. } => self.inside = true,
-            Mark::Left | Mark::Lost => self.inside = false,
-            Mark::Follows { .. }
-            | Mark::Unled
-            | Mark::Suspects(_)
-            | Mark::Trusts(_)
-            | Mark::Note(_)
-            | Mark::Other => {}
+            Observation::Asked | Observation::Called => self.left -= 1,
+            Observation::Entered { .. } => self.inside = true,
+            Observation::Left | Observation::Lost => self.inside = false,
+            Observation::Follows { .. }
+            | Observation::Unled
+            | Observation::Suspects(_)
+            | Observation::Trusts(_)
+            | Observation::Note(_)
+            | Observation::Other => {}
         }
     }
 }
@@ -258,7 +258,7 @@ impl<P: Protocol, C: Client<P>> Model for System<P, C> {
     fn actions(&self, state: &State<P, C>, actions: &mut Vec<Action>) {
         for (me, node) in state.nodes.iter().enumerate() {
             for (place, request) in node.client.requests().into_iter().enumerate() {
-                let counts = matches!(request.mark(), Mark::Asked | Mark::Called);
+                let counts = matches!(request.observation(), Observation::Asked | Observation::Called);
                 if node.left > 0 || !counts {
                     actions.push(Action::Ask { node: me, place });
                 }
@@ -282,7 +282,7 @@ impl<P: Protocol, C: Client<P>> Model for System<P, C> {
                 let request = node.client.requests().into_iter().nth(place);
                 let request = request.expect("it was listed");
                 node.client.on_request(&request);
-                node.mark(request.mark());
+                node.mark(request.observation());
                 (me, Input::Request(request))
             }
             Action::Deliver { from, to, place } => {

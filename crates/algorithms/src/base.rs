@@ -4,7 +4,7 @@ pub mod physical_clock;
 
 use std::time::Duration;
 
-use conclave_protocol::{HeardBy, Mark, Marked, Protocol};
+use conclave_protocol::{HeardBy, Observable, Observation, Protocol};
 use serde::{Deserialize, Serialize};
 
 /// What an application asks of its node.
@@ -28,9 +28,9 @@ pub enum Notice {
     Unordered,
 }
 
-impl Marked for Request {
-    fn mark(&self) -> Mark {
-        Mark::Other
+impl Observable for Request {
+    fn observation(&self) -> Observation {
+        Observation::Other
     }
 }
 
@@ -38,9 +38,9 @@ impl HeardBy for Notice {
     type Client = Client;
 }
 
-impl Marked for Notice {
-    fn mark(&self) -> Mark {
-        Mark::Other
+impl Observable for Notice {
+    fn observation(&self) -> Observation {
+        Observation::Other
     }
 }
 

@@ -14,7 +14,9 @@ pub mod timeout_sync;
 use std::time::Duration;
 
 use conclave_protocol::Property::{self, Accuracy, Completeness};
-use conclave_protocol::{HeardBy, Mark, Marked, Never, NodeId, NodeSet, Protocol, Setup, Unfit};
+use conclave_protocol::{
+    HeardBy, Never, NodeId, NodeSet, Observable, Observation, Protocol, Setup, Unfit,
+};
 use serde::{Deserialize, Serialize};
 
 /// What every detector promises.
@@ -38,11 +40,11 @@ impl HeardBy for Notice {
     type Client = Client;
 }
 
-impl Marked for Notice {
-    fn mark(&self) -> Mark {
+impl Observable for Notice {
+    fn observation(&self) -> Observation {
         match *self {
-            Self::Suspects(peer) => Mark::Suspects(peer),
-            Self::Trusts(peer) => Mark::Trusts(peer),
+            Self::Suspects(peer) => Observation::Suspects(peer),
+            Self::Trusts(peer) => Observation::Trusts(peer),
         }
     }
 }

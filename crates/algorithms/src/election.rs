@@ -16,7 +16,7 @@ pub mod support;
 pub mod tree_mattern;
 pub mod wireless_tree;
 
-use conclave_protocol::{HeardBy, Mark, Marked, NodeId, Property, Protocol, Stamp};
+use conclave_protocol::{HeardBy, NodeId, Observable, Observation, Property, Protocol, Stamp};
 use serde::{Deserialize, Serialize};
 
 /// What an application asks of its node.
@@ -40,10 +40,10 @@ pub enum Notice {
     Deposed,
 }
 
-impl Marked for Request {
-    fn mark(&self) -> Mark {
+impl Observable for Request {
+    fn observation(&self) -> Observation {
         match self {
-            Self::Campaign => Mark::Called,
+            Self::Campaign => Observation::Called,
         }
     }
 }
@@ -52,13 +52,13 @@ impl HeardBy for Notice {
     type Client = Client;
 }
 
-impl Marked for Notice {
-    fn mark(&self) -> Mark {
+impl Observable for Notice {
+    fn observation(&self) -> Observation {
         match *self {
             Self::Elected { leader, epoch } => {
-                Mark::Follows { leader, epoch: Stamp::of_token(epoch).time }
+                Observation::Follows { leader, epoch: Stamp::of_token(epoch).time }
             }
-            Self::Deposed => Mark::Unled,
+            Self::Deposed => Observation::Unled,
         }
     }
 }

@@ -34,7 +34,7 @@ pub mod tree_token_fair;
 use conclave_protocol::Property::{
     self, Exclusion, FcfsHappenedBefore, FcfsTimestamp, FenceOrder, NoDeadlock, NoStarvation,
 };
-use conclave_protocol::{HeardBy, Mark, Marked, NodeId, Opt, Protocol, Setup, Unfit};
+use conclave_protocol::{HeardBy, NodeId, Observable, Observation, Opt, Protocol, Setup, Unfit};
 use serde::{Deserialize, Serialize};
 
 pub use self::centralized_failover::Coordinator;
@@ -79,11 +79,11 @@ pub enum Notice {
     Trusts(NodeId),
 }
 
-impl Marked for Request {
-    fn mark(&self) -> Mark {
+impl Observable for Request {
+    fn observation(&self) -> Observation {
         match self {
-            Self::Acquire => Mark::Asked,
-            Self::Release => Mark::Left,
+            Self::Acquire => Observation::Asked,
+            Self::Release => Observation::Left,
         }
     }
 }
@@ -92,13 +92,13 @@ impl HeardBy for Notice {
     type Client = Client;
 }
 
-impl Marked for Notice {
-    fn mark(&self) -> Mark {
+impl Observable for Notice {
+    fn observation(&self) -> Observation {
         match *self {
-            Self::Acquired { token } => Mark::Entered { token },
-            Self::Revoked => Mark::Lost,
-            Self::Suspects(peer) => Mark::Suspects(peer),
-            Self::Trusts(peer) => Mark::Trusts(peer),
+            Self::Acquired { token } => Observation::Entered { token },
+            Self::Revoked => Observation::Lost,
+            Self::Suspects(peer) => Observation::Suspects(peer),
+            Self::Trusts(peer) => Observation::Trusts(peer),
         }
     }
 }

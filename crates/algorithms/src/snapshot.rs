@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use conclave_protocol::family::snapshot::{CLOSES, HOLDS, OWNS, RECORDS, STARTS};
-use conclave_protocol::{HeardBy, Mark, Marked, NodeId, Note, Protocol};
+use conclave_protocol::{HeardBy, NodeId, Note, Observable, Observation, Protocol};
 use serde::{Deserialize, Serialize};
 
 /// The number of a snapshot. Each node numbers the snapshots that it starts itself, so that no two
@@ -65,24 +65,24 @@ pub struct Share<P: Protocol> {
     pub channels: BTreeMap<NodeId, Vec<P::Msg>>,
 }
 
-impl<R: Marked> Marked for Request<R> {
-    fn mark(&self) -> Mark {
+impl<R: Observable> Observable for Request<R> {
+    fn observation(&self) -> Observation {
         match self {
-            Self::Snapshot => Mark::Note(Note { kind: STARTS, ..Note::default() }),
-            Self::App(request) => request.mark(),
+            Self::Snapshot => Observation::Note(Note { kind: STARTS, ..Note::default() }),
+            Self::App(request) => request.observation(),
         }
     }
 }
 
-impl<P: Protocol> Marked for Notice<P> {
-    fn mark(&self) -> Mark {
+impl<P: Protocol> Observable for Notice<P> {
+    fn observation(&self) -> Observation {
         let note = |kind, Sid(number)| Note { kind, number, ..Note::default() };
-        Mark::Note(match self {
+        Observation::Note(match self {
             Self::Owns(value) => Note { value: *value, ..note(OWNS, Sid(0)) },
             Self::Recorded(sid) => note(RECORDS, *sid),
             Self::Closed(sid, who) => Note { who: *who, ..note(CLOSES, *sid) },
             Self::Finished(share, value) => Note { value: *value, ..note(HOLDS, share.sid) },
-            Self::App(notice) => return notice.mark(),
+            Self::App(notice) => return notice.observation(),
         })
     }
 }

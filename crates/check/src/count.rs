@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use conclave_protocol::Mark;
+use conclave_protocol::Observation;
 
 use crate::graph::{Edge, Graph};
 use crate::report::Messages;
@@ -26,7 +26,7 @@ pub(crate) fn messages(graph: &Graph, space: &Space, clients: std::ops::Range<u3
                 return 0;
             }
             let step = space.step(edge.step);
-            let enters = step.marks.iter().any(|mark| matches!(mark, Mark::Entered { .. }));
+            let enters = step.marks.iter().any(|mark| matches!(mark, Observation::Entered { .. }));
             let pending = if enters && u32::from(edge.node) == node {
                 (graph.label(state) >> PENDING_SHIFT) as u32
             } else {

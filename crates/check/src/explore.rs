@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::sync::Mutex;
 
 use conclave_protocol::{
-    Algorithm, Channels, Crashes, Decision, Detector, Info, NodeId, Promise, Property, Timing,
-    What, names,
+    Action, Algorithm, Channels, Crashes, Decision, Detector, Info, NodeId, Promise, Property,
+    Timing, names,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -186,17 +186,17 @@ impl Explorer {
             return Err(format!("there are only nodes p0 to {last}"));
         }
         match &mut wanted.what {
-            What::Boot(_) if decision.choices.is_empty() && decision.lost.is_empty() => {
+            Action::Boot(_) if decision.choices.is_empty() && decision.lost.is_empty() => {
                 return Ok(None);
             }
-            What::Boot(_) => {
+            Action::Boot(_) => {
                 return Err("the checker boots nodes without choices and losses".to_owned());
             }
             // What a paused node does, it does later: that is all there is to a pause.
-            What::Pause(_) | What::Resume(_) => return Ok(None),
-            What::Deliver { from, to, place }
-            | What::Lose { from, to, place }
-            | What::Repeat { from, to, place } => {
+            Action::Pause(_) | Action::Resume(_) => return Ok(None),
+            Action::Deliver { from, to, place }
+            | Action::Lose { from, to, place }
+            | Action::Repeat { from, to, place } => {
                 if from == to {
                     return Err("there is no such link".to_owned());
                 }
@@ -208,7 +208,7 @@ impl Explorer {
                 let first = link.iter().position(|it| it == envelope).expect("it is there");
                 *place = first as u32;
             }
-            What::Partition(groups) => {
+            Action::Partition(groups) => {
                 let n = self.shape.n as u32;
                 let Some((here, _)) = halves(groups, n) else {
                     return Err("the checker knows only partitions into two groups".to_owned());
@@ -377,26 +377,26 @@ impl Explorer {
         };
         let crashes = way.decision.crash_after.is_some() && model.crashes == Crashes::None;
         let what = match &way.decision.what {
-            What::Deliver { place, .. } => *place == 0 || model.channels != Channels::Fifo,
-            What::Lose { .. } | What::Repeat { .. } => model.channels == Channels::Lossy,
+            Action::Deliver { place, .. } => *place == 0 || model.channels != Channels::Fifo,
+            Action::Lose { .. } | Action::Repeat { .. } => model.channels == Channels::Lossy,
             // Whoever relies on time relies on messages being faster than its time-outs.
-            What::Timer { .. } => {
+            Action::Timer { .. } => {
                 let quiet = walk.links.iter().all(Vec::is_empty);
                 model.timing == Timing::Asynchronous || self.timers == Timers::Quiet || quiet
             }
-            What::Crash(_) => model.crashes != Crashes::None,
-            What::Recover(_) => model.crashes >= Crashes::Recover,
-            What::RecoverEmpty(_) => model.crashes >= Crashes::Amnesia,
-            What::Suspect { peer, .. } => !up(*peer) || model.detector == Detector::Eventual,
-            What::Trust { peer, .. } => up(*peer) || model.detector == Detector::None,
-            What::Partition(_) => model.partitions,
-            What::Boot(_)
-            | What::Ask { .. }
-            | What::Pause(_)
-            | What::Resume(_)
-            | What::Heal
-            | What::Join { .. }
-            | What::Leave(_) => true,
+            Action::Crash(_) => model.crashes != Crashes::None,
+            Action::Recover(_) => model.crashes >= Crashes::Recover,
+            Action::RecoverEmpty(_) => model.crashes >= Crashes::Amnesia,
+            Action::Suspect { peer, .. } => !up(*peer) || model.detector == Detector::Eventual,
+            Action::Trust { peer, .. } => up(*peer) || model.detector == Detector::None,
+            Action::Partition(_) => model.partitions,
+            Action::Boot(_)
+            | Action::Ask { .. }
+            | Action::Pause(_)
+            | Action::Resume(_)
+            | Action::Heal
+            | Action::Join { .. }
+            | Action::Leave(_) => true,
         };
         what && !crashes
     }
@@ -434,23 +434,23 @@ fn enough(budgets: Budgets, decisions: &[Decision]) -> Budgets {
     for Decision { what, crash_after, lost, .. } in decisions {
         let more = |count: &mut u8| *count = count.saturating_add(1);
         match what {
-            What::Crash(node) => {
+            Action::Crash(node) => {
                 more(&mut used.crashes);
                 down.insert(*node);
             }
-            What::Recover(node) | What::RecoverEmpty(node) => {
-                let remembers = matches!(what, What::Recover(_));
+            Action::Recover(node) | Action::RecoverEmpty(node) => {
+                let remembers = matches!(what, Action::Recover(_));
                 more(if remembers { &mut used.recoveries } else { &mut used.amnesias });
                 down.remove(node);
             }
-            What::Lose { .. } => more(&mut used.losses),
-            What::Repeat { .. } => more(&mut used.repeats),
-            What::Partition(_) => more(&mut used.partitions),
+            Action::Lose { .. } => more(&mut used.losses),
+            Action::Repeat { .. } => more(&mut used.repeats),
+            Action::Partition(_) => more(&mut used.partitions),
             // To suspect a node that is down costs nothing.
-            What::Suspect { peer, .. } if !down.contains(peer) => more(&mut used.suspicions),
-            What::Join { .. } => more(&mut used.joins),
-            What::Leave(_) => more(&mut used.leaves),
-            What::Timer { .. } => more(&mut timers),
+            Action::Suspect { peer, .. } if !down.contains(peer) => more(&mut used.suspicions),
+            Action::Join { .. } => more(&mut used.joins),
+            Action::Leave(_) => more(&mut used.leaves),
+            Action::Timer { .. } => more(&mut timers),
             _ => {}
         }
         if crash_after.is_some() {

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use conclave_protocol::{
-    Charge, Family, Kind, Mark, NodeId, Numbered, NumberedEffect, NumberedInput, Promise, Property,
-    Time, Topology, Turn, Watch as Words,
+    Charge, Family, Kind, NodeId, Numbered, NumberedEffect, NumberedInput, Observation, Promise,
+    Property, Time, Topology, Turn, Watch as Words,
 };
 
 use crate::{CheckSpec, Requests, Timers};
@@ -97,7 +97,7 @@ pub(crate) struct Reaction {
     /// What it had saved when each of these left, if it may crash in the middle of a step.
     pub(crate) saved: Vec<Option<u32>>,
     /// What the application was told that properties are about.
-    pub(crate) marks: Vec<Mark>,
+    pub(crate) marks: Vec<Observation>,
     /// What the rule chose.
     pub(crate) choices: Vec<u32>,
     /// Whether it looked at the clock.
@@ -193,7 +193,7 @@ impl Local {
     }
 
     /// The requests that the application may make, and what each means.
-    pub(crate) fn requests(&self, numbered: &mut dyn Numbered) -> Vec<(u32, Mark)> {
+    pub(crate) fn requests(&self, numbered: &mut dyn Numbered) -> Vec<(u32, Observation)> {
         if self.state.is_none() {
             return Vec::new();
         }
@@ -322,9 +322,9 @@ impl Local {
         (reaction, script)
     }
 
-    fn asked(&mut self, me: NodeId, mark: Mark, rules: &Rules) {
+    fn asked(&mut self, me: NodeId, mark: Observation, rules: &Rules) {
         match mark {
-            Mark::Asked => {
+            Observation::Asked => {
                 self.left = self.left.less_one();
                 self.standing.waiting = true;
                 if rules.watch.causality {
@@ -332,7 +332,7 @@ impl Local {
                     self.knows |= self.request_bit(me, rules.requests);
                 }
             }
-            Mark::Left => {
+            Observation::Left => {
                 self.standing.inside = false;
                 self.preceded = 0;
             }
@@ -413,38 +413,38 @@ impl Reaction {
         }
     }
 
-    fn note(&mut self, me: NodeId, mark: Mark, rules: &Rules) {
+    fn note(&mut self, me: NodeId, mark: Observation, rules: &Rules) {
         let standing = &mut self.local.standing;
         let watch = &rules.watch;
         if let Some(watch) = watch.words {
             (watch.see)(&mut standing.words, me, &mark);
         }
         match mark {
-            Mark::Asked => standing.waiting = true,
-            Mark::Left => {
+            Observation::Asked => standing.waiting = true,
+            Observation::Left => {
                 standing.inside = false;
                 self.local.preceded = 0;
             }
-            Mark::Entered { .. } => {
+            Observation::Entered { .. } => {
                 standing.waiting = false;
                 standing.inside = true;
                 self.marks.push(mark);
             }
-            Mark::Note(_) => self.marks.push(mark),
-            Mark::Lost => {
+            Observation::Note(_) => self.marks.push(mark),
+            Observation::Lost => {
                 standing.waiting = false;
                 standing.inside = false;
                 self.local.preceded = 0;
             }
-            Mark::Follows { leader, .. } => {
+            Observation::Follows { leader, .. } => {
                 if watch.follows {
                     standing.follows = Some(leader);
                 }
                 self.marks.push(mark);
             }
-            Mark::Unled if watch.follows => standing.follows = None,
-            Mark::Suspects(peer) if watch.suspects => standing.suspects |= 1 << peer.0,
-            Mark::Trusts(peer) if watch.suspects => standing.suspects &= !(1 << peer.0),
+            Observation::Unled if watch.follows => standing.follows = None,
+            Observation::Suspects(peer) if watch.suspects => standing.suspects |= 1 << peer.0,
+            Observation::Trusts(peer) if watch.suspects => standing.suspects &= !(1 << peer.0),
             _ => {}
         }
     }

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use conclave_protocol::{Kind as Value, Mark, NodeId, Numbered, Time, What};
+use conclave_protocol::{Action, Kind as Value, NodeId, Numbered, Observation, Time};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
@@ -142,7 +142,7 @@ impl Nodes {
             return can;
         }
         for (request, mark) in at.requests(&mut *self.numbered) {
-            let kind = if mark == Mark::Left { Kind::Release } else { Kind::Ask };
+            let kind = if mark == Observation::Left { Kind::Release } else { Kind::Ask };
             let happening = self.add_happening(Stimulus::Ask(request));
             can.push(Spontaneous { happening, kind, after: Duration::ZERO });
         }
@@ -244,9 +244,9 @@ impl Nodes {
             let requests = self.numbered.requests(client);
             let mark = requests.into_iter().find(|(it, _)| *it == request).map(|(_, mark)| mark);
             return match mark {
-                Some(Mark::Asked) => format!("{node} asks"),
-                Some(Mark::Left) => format!("{node} leaves"),
-                Some(Mark::Called) => format!("{node} calls an election"),
+                Some(Observation::Asked) => format!("{node} asks"),
+                Some(Observation::Left) => format!("{node} leaves"),
+                Some(Observation::Called) => format!("{node} calls an election"),
                 _ => format!("{node} requests {}", self.numbered.label(Value::Request, request)),
             };
         }
@@ -254,23 +254,23 @@ impl Nodes {
     }
 
     /// What happens at the node, as it is written down: for what is no message.
-    pub(crate) fn what(&self, local: u32, happening: Happening) -> What {
+    pub(crate) fn what(&self, local: u32, happening: Happening) -> Action {
         let (node, client) = (self.local(local).0, self.local(local).1.client);
         match self.stimulus(happening) {
-            Stimulus::Boot { remembers: true } => What::Recover(node),
-            Stimulus::Boot { remembers: false } => What::RecoverEmpty(node),
+            Stimulus::Boot { remembers: true } => Action::Recover(node),
+            Stimulus::Boot { remembers: false } => Action::RecoverEmpty(node),
             Stimulus::Ask(request) => {
                 let place = self.numbered.place(client, request);
                 let request = place.expect("it may ask that") as u32;
-                What::Ask { node, request }
+                Action::Ask { node, request }
             }
             Stimulus::Timer(timer) => {
-                What::Timer { node, timer: self.numbered.print(Value::Timer, timer) }
+                Action::Timer { node, timer: self.numbered.print(Value::Timer, timer) }
             }
-            Stimulus::Suspect(peer) => What::Suspect { node, peer },
-            Stimulus::Trust(peer) => What::Trust { node, peer },
-            Stimulus::Join(sponsor) => What::Join { node, sponsor },
-            Stimulus::Leave => What::Leave(node),
+            Stimulus::Suspect(peer) => Action::Suspect { node, peer },
+            Stimulus::Trust(peer) => Action::Trust { node, peer },
+            Stimulus::Join(sponsor) => Action::Join { node, sponsor },
+            Stimulus::Leave => Action::Leave(node),
             Stimulus::Deliver { .. } => unreachable!("a message is on a link"),
         }
     }

@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use conclave_protocol::{Channels, Mark, NodeId};
+use conclave_protocol::{Channels, NodeId, Observation};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::local::Watch;
@@ -54,7 +54,7 @@ pub(crate) struct Global {
 
 impl Global {
     /// A node has said these things.
-    pub(crate) fn remember(&mut self, watch: Watch, node: NodeId, marks: &[Mark]) {
+    pub(crate) fn remember(&mut self, watch: Watch, node: NodeId, marks: &[Observation]) {
         if let Some(words) = watch.words {
             marks.iter().for_each(|mark| (words.see_all)(&mut self.history, node, mark));
         }
@@ -89,7 +89,7 @@ pub(crate) struct Step {
     pub(crate) sends: Box<[(NodeId, u32)]>,
     /// The node if it crashes when each of these has left, where it may and may come back.
     pub(crate) cuts: Box<[u32]>,
-    pub(crate) marks: Box<[Mark]>,
+    pub(crate) marks: Box<[Observation]>,
     pub(crate) choices: Box<[u32]>,
     /// How many messages it sends that each node pays for, if they are counted.
     pub(crate) costs: Box<[u32]>,
@@ -161,7 +161,7 @@ impl Space {
     }
 
     /// Everything that applications were told.
-    pub(crate) fn marks(&self) -> impl Iterator<Item = &Mark> {
+    pub(crate) fn marks(&self) -> impl Iterator<Item = &Observation> {
         self.steps.iter().flat_map(|step| &step.marks)
     }
 
@@ -267,14 +267,14 @@ impl Space {
         after.remember(watch, step.node, &step.marks);
         for mark in &step.marks {
             match *mark {
-                Mark::Entered { token } => {
+                Observation::Entered { token } => {
                     after.pending = 0;
                     if watch.tokens {
                         after.unfenced |= after.high.is_some_and(|high| token <= high);
                         after.high = after.high.max(Some(token));
                     }
                 }
-                Mark::Follows { leader, epoch } if watch.epochs => {
+                Observation::Follows { leader, epoch } if watch.epochs => {
                     let known = after.leaders.iter().find(|(it, _)| *it == epoch);
                     match known {
                         Some((_, first)) => after.split |= *first != leader,

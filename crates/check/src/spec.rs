@@ -2,7 +2,7 @@ use std::ops::Range;
 
 use conclave_protocol::claims::{Budgets, Requests, Timers};
 use conclave_protocol::{
-    Channels, Crashes, Detector, Info, Links, Property, Setup, Timing, Unfit, Wrap,
+    BoundedCounter, Channels, Crashes, Detector, Info, Links, Property, Setup, Timing, Unfit,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -215,7 +215,7 @@ impl CheckSpec {
 
 /// Whether fencing tokens come again.
 fn tokens_repeat(setup: &Setup) -> bool {
-    Wrap::of(setup).is_ok_and(Wrap::repeats)
+    BoundedCounter::of(setup).is_ok_and(BoundedCounter::repeats)
 }
 
 fn is_about_tokens(property: Property) -> bool {

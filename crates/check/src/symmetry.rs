@@ -30,7 +30,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use conclave_protocol::{Family, Mark, NodeId, Promise, Property, Topology};
+use conclave_protocol::{Family, NodeId, Observation, Promise, Property, Topology};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 pub(crate) use self::canon::Canon;
@@ -336,8 +336,8 @@ impl Space {
         let mut outcome = Outcome { local, sends, entered: Vec::new(), follows: Vec::new() };
         for mark in &step.marks {
             match *mark {
-                Mark::Entered { token } if self.watch.tokens => outcome.entered.push(token),
-                Mark::Follows { leader, epoch } if self.watch.epochs => {
+                Observation::Entered { token } if self.watch.tokens => outcome.entered.push(token),
+                Observation::Follows { leader, epoch } if self.watch.epochs => {
                     outcome.follows.push((names[leader.index()], epoch));
                 }
                 _ => {}

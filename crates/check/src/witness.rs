@@ -1,6 +1,8 @@
 //! From states found to runs that can be followed.
 
-use conclave_protocol::{Decision, Lasting, Mark, NodeId, Promise, Property, Says, Time, What};
+use conclave_protocol::{
+    Action, Decision, Lasting, NodeId, Observation, Promise, Property, Says, Time,
+};
 
 use crate::space::Space;
 use crate::symmetry::Canon;
@@ -29,7 +31,7 @@ pub(crate) struct Retraced {
     /// The state it ends in.
     pub(crate) state: Vec<u32>,
     /// What the last step told the application.
-    pub(crate) marks: Vec<Mark>,
+    pub(crate) marks: Vec<Observation>,
     /// The node that took the last step.
     pub(crate) node: NodeId,
 }
@@ -108,29 +110,29 @@ pub(crate) fn decision(
             let place = place(links, link, envelope);
             links[usize::from(link)].remove(place as usize);
             let (from, to) = ends(link);
-            What::Deliver { from, to, place }
+            Action::Deliver { from, to, place }
         }
         Move::Lose { link, envelope } => {
             let place = place(links, link, envelope);
             links[usize::from(link)].remove(place as usize);
             let (from, to) = ends(link);
-            What::Lose { from, to, place }
+            Action::Lose { from, to, place }
         }
         Move::Repeat { link, envelope } => {
             let place = place(links, link, envelope);
             links[usize::from(link)].insert(place as usize, envelope);
             let (from, to) = ends(link);
-            What::Repeat { from, to, place }
+            Action::Repeat { from, to, place }
         }
-        Move::Crash { node } => What::Crash(name(node)),
+        Move::Crash { node } => Action::Crash(name(node)),
         Move::Partition { apart } => {
             let groups = [1, 0].map(|side| {
                 let here = |node: &u32| apart >> node & 1 == side;
                 (0..shape.n as u32).filter(here).map(NodeId).collect()
             });
-            What::Partition(groups.into())
+            Action::Partition(groups.into())
         }
-        Move::Heal => What::Heal,
+        Move::Heal => Action::Heal,
     };
     let mut decision = Decision::from(what);
     if candidate.step != NO_STEP {
@@ -181,11 +183,11 @@ fn last_step(worker: &Worker<'_>, run: &Retraced) -> Step {
     let mut step = Step::default();
     for mark in &run.marks {
         match *mark {
-            Mark::Entered { token } => {
+            Observation::Entered { token } => {
                 let token = token.max(step.grant.1);
                 step.grant = (run.node, token, global.high.unwrap_or_default());
             }
-            Mark::Follows { leader, epoch } => {
+            Observation::Follows { leader, epoch } => {
                 let known = global.leaders.iter().find(|(it, _)| *it == epoch);
                 if let Some((_, first)) = known.filter(|(_, first)| *first != leader) {
                     step.rivals = (*first, leader, epoch);

@@ -7,7 +7,7 @@ mod steps;
 use std::fmt::Write;
 use std::time::Duration;
 
-use conclave_protocol::{Mark, NodeId, Time};
+use conclave_protocol::{NodeId, Observation, Time};
 use conclave_sim::{Event, Record, Trace};
 use serde::Serialize;
 
@@ -329,9 +329,11 @@ impl Canvas<'_> {
     fn legend(&mut self) {
         let g = self.glyphs;
         let events = || self.trace.records.iter().map(Record::event);
-        let elects = events().any(|event| matches!(event, Event::Notice(Mark::Follows { .. })));
-        let asks =
-            |event| matches!(event, Event::Request(Mark::Asked) | Event::Notice(Mark::Asked));
+        let elects =
+            events().any(|event| matches!(event, Event::Notice(Observation::Follows { .. })));
+        let asks = |event| {
+            matches!(event, Event::Request(Observation::Asked) | Event::Notice(Observation::Asked))
+        };
         let asks = events().any(asks);
         let mut legend = match (asks, elects) {
             (true, _) => {
@@ -490,8 +492,10 @@ impl Canvas<'_> {
     fn live(&mut self, step: &Step) {
         let life = &mut self.lives[step.node.index()];
         match step.cause {
-            Some(Event::Request(Mark::Asked | Mark::Called)) => life.phase = Phase::Waiting,
-            Some(Event::Request(Mark::Left)) => life.phase = Phase::Outside,
+            Some(Event::Request(Observation::Asked | Observation::Called)) => {
+                life.phase = Phase::Waiting
+            }
+            Some(Event::Request(Observation::Left)) => life.phase = Phase::Outside,
             Some(Event::Crash) => *life = Life { down: true, ..Life::default() },
             Some(Event::Recover | Event::RecoverEmpty) => *life = Life::default(),
             Some(Event::Pause) => life.paused = true,
@@ -500,11 +504,11 @@ impl Canvas<'_> {
         }
         for notice in &step.notices {
             life.phase = match notice {
-                Mark::Asked => Phase::Waiting,
-                Mark::Entered { .. } => Phase::Inside,
-                Mark::Left | Mark::Lost => Phase::Outside,
-                Mark::Follows { leader, .. } if *leader == step.node => Phase::Inside,
-                Mark::Follows { .. } | Mark::Unled => Phase::Outside,
+                Observation::Asked => Phase::Waiting,
+                Observation::Entered { .. } => Phase::Inside,
+                Observation::Left | Observation::Lost => Phase::Outside,
+                Observation::Follows { leader, .. } if *leader == step.node => Phase::Inside,
+                Observation::Follows { .. } | Observation::Unled => Phase::Outside,
                 _ => life.phase,
             };
         }

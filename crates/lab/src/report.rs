@@ -6,7 +6,7 @@ mod json;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use conclave_protocol::{Family, Info, Mark, NodeId, Property, Time, Wrap};
+use conclave_protocol::{BoundedCounter, Family, Info, NodeId, Observation, Property, Time};
 use conclave_sim::{
     Beyond, Costs, EntryCost, Event, JudgeLimits, Outcome, RunSpec, Superpeers, Survey, Tracing,
     Verdict, judgeable,
@@ -126,7 +126,7 @@ fn survey(info: &'static Info, spec: &RunSpec, outcome: &Outcome) -> (Vec<Judged
     let (trace, properties) = (&outcome.trace, judgeable(info));
     let survey = Survey::new(trace, &properties, info.places(&spec.setup));
     let patience = JudgeLimits::surveyed(info, spec, trace, &survey).patience;
-    let repeats = Wrap::of(&spec.setup).is_ok_and(Wrap::repeats);
+    let repeats = BoundedCounter::of(&spec.setup).is_ok_and(BoundedCounter::repeats);
     let verdict = |property| match property {
         // The links' own packets and acknowledgements order requests that the algorithm, which
         // does not see them, cannot know to be ordered.
@@ -214,10 +214,12 @@ impl<'a> Report<'a> {
         let mut remarks = Vec::new();
         for (i, record) in self.outcome.trace.records.iter().enumerate() {
             match record.event() {
-                Event::Notice(Mark::Entered { .. }) => {
+                Event::Notice(Observation::Entered { .. }) => {
                     inside.insert(record.node);
                 }
-                Event::Request(Mark::Left) | Event::Notice(Mark::Lost) | Event::Crash => {
+                Event::Request(Observation::Left)
+                | Event::Notice(Observation::Lost)
+                | Event::Crash => {
                     inside.remove(&record.node);
                 }
                 _ => {}
@@ -361,8 +363,8 @@ impl<'a> Report<'a> {
             return None;
         }
         let records = &self.outcome.trace.records;
-        let called = records.iter().find(|r| r.event() == Event::Request(Mark::Called))?.at;
-        let follows = |event| matches!(event, Event::Notice(Mark::Follows { .. }));
+        let called = records.iter().find(|r| r.event() == Event::Request(Observation::Called))?.at;
+        let follows = |event| matches!(event, Event::Notice(Observation::Follows { .. }));
         let last = records.iter().rev().find(|record| follows(record.event()))?.at;
         (last > called).then(|| last - called)
     }
@@ -371,7 +373,7 @@ impl<'a> Report<'a> {
     pub fn superpeers(&self) -> Option<(Superpeers, f64)> {
         let setup = &self.spec.setup;
         let wanted = self.info.several?(setup)?;
-        Some((Superpeers::of(&self.outcome.trace.beliefs(), &setup.topology), wanted))
+        Some((Superpeers::of(&self.outcome.trace.leaders(), &setup.topology), wanted))
     }
 }
 

@@ -13,8 +13,8 @@ use conclave_machine::{
     Snapshot, Time, Token, Via, Want,
 };
 use conclave_protocol::{
-    Client, Crashes, Ctx, Detector, Entry, HeardBy, Info, Mark, Marked, Model, Never, NodeId,
-    Property, Protocol, Setup, Topology,
+    Client, Crashes, Ctx, Detector, Entry, HeardBy, Info, Model, Never, NodeId, Observable,
+    Observation, Property, Protocol, Setup, Topology,
 };
 use serde::{Deserialize, Serialize};
 
@@ -314,11 +314,11 @@ enum Told {
     Inside(Token),
 }
 
-impl Marked for Ask {
-    fn mark(&self) -> Mark {
+impl Observable for Ask {
+    fn observation(&self) -> Observation {
         match self {
-            Self::Enter => Mark::Asked,
-            Self::Leave => Mark::Left,
+            Self::Enter => Observation::Asked,
+            Self::Leave => Observation::Left,
         }
     }
 }
@@ -327,10 +327,10 @@ impl HeardBy for Told {
     type Client = App;
 }
 
-impl Marked for Told {
-    fn mark(&self) -> Mark {
+impl Observable for Told {
+    fn observation(&self) -> Observation {
         let Self::Inside(token) = self;
-        Mark::Entered { token: token.0 }
+        Observation::Entered { token: token.0 }
     }
 }
 

@@ -23,7 +23,7 @@ pub trait Client<P: Protocol>: Value + Default {
 /// Drivers know algorithms only through this: they record marks in traces, and costs and
 /// properties are computed from them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Mark {
+pub enum Observation {
     /// The application wants the critical section.
     Asked,
     /// It is inside, with this fencing token.
@@ -56,7 +56,7 @@ pub enum Mark {
     Other,
 }
 
-impl Mark {
+impl Observation {
     /// Whether the application asks for something new by it, rather than giving something back.
     pub fn is_ask(self) -> bool {
         matches!(self, Self::Asked | Self::Called | Self::Note(_) | Self::Other)
@@ -77,13 +77,13 @@ pub struct Note {
 }
 
 /// A request or notice that says what it means.
-pub trait Marked {
+pub trait Observable {
     /// What it means to the properties of its family.
-    fn mark(&self) -> Mark;
+    fn observation(&self) -> Observation;
 }
 
-impl Marked for crate::Never {
-    fn mark(&self) -> Mark {
+impl Observable for crate::Never {
+    fn observation(&self) -> Observation {
         match *self {}
     }
 }

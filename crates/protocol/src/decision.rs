@@ -11,7 +11,7 @@ use crate::{NodeId, Time};
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Decision {
     /// What happens.
-    pub what: What,
+    pub what: Action,
     /// What [`Ctx::choose`](crate::Ctx::choose) answers in the step, in order; 0 from there on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub choices: Vec<u32>,
@@ -24,7 +24,7 @@ pub struct Decision {
     pub crash_after: Option<u32>,
     /// Which of the messages that the step sends the network loses at once: their numbers, counted
     /// from 0, each copy of a broadcast being one. A message that is lost later is a
-    /// [`What::Lose`] of its own.
+    /// [`Action::Lose`] of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lost: Vec<u32>,
     /// When it happens, in virtual time; one `T` after the decision before it if not given.
@@ -40,7 +40,7 @@ pub struct Decision {
 /// on their way were sent before.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum What {
+pub enum Action {
     /// How a node boots at the beginning of the run, as all nodes do: needed where a rule chooses or
     /// a message is lost then. Such decisions come before all others and take no time.
     Boot(NodeId),
@@ -124,7 +124,7 @@ pub enum What {
     Leave(NodeId),
 }
 
-impl What {
+impl Action {
     /// The node whose step it is; `None` if it is the network's doing, a pause, a crash or the first
     /// boot.
     pub fn actor(&self) -> Option<NodeId> {
@@ -172,8 +172,8 @@ impl What {
     }
 }
 
-impl From<What> for Decision {
-    fn from(what: What) -> Self {
+impl From<Action> for Decision {
+    fn from(what: Action) -> Self {
         Self {
             what,
             choices: Vec::new(),
@@ -186,7 +186,7 @@ impl From<What> for Decision {
     }
 }
 
-impl fmt::Display for What {
+impl fmt::Display for Action {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ask { node, request } => write!(f, "{node} makes request {request}"),

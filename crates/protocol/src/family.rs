@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use crate::{Info, Mark, NodeId, Note, Property, Time};
+use crate::{Info, NodeId, Note, Observation, Property, Time};
 
 /// Every family. A new one adds its file and a line here.
 static ALL: &[&Family] =
@@ -49,7 +49,7 @@ pub struct Family {
     pub settles: fn(u32) -> u32,
     /// How long somebody may wait, or things may take to settle, in a run with this tempo.
     pub patience: fn(&Tempo) -> Duration,
-    /// The kinds of its [notes](Mark::Note).
+    /// The kinds of its [notes](Observation::Note).
     pub notes: &'static [NoteKind],
     /// What is remembered of a run for its properties, if they speak of more than [`Now`] knows by
     /// itself.
@@ -70,9 +70,9 @@ pub struct NoteKind {
 /// with the message, and is handed to the receiver's.
 pub struct Watch {
     /// A node has said something: what becomes of its words.
-    pub see: fn(&mut Vec<u64>, NodeId, &Mark),
+    pub see: fn(&mut Vec<u64>, NodeId, &Observation),
     /// A node has said something: what becomes of the system's.
-    pub see_all: fn(&mut Vec<u64>, NodeId, &Mark),
+    pub see_all: fn(&mut Vec<u64>, NodeId, &Observation),
     /// What goes with a message that leaves a node with these words.
     pub carries: fn(&[u64]) -> Vec<u64>,
     /// A message from a node has arrived with this, and the step is over that it caused: what the
@@ -128,7 +128,7 @@ pub struct Promise {
 }
 
 /// What a property speaks of, and what is true if there is none of it.
-pub type About = (fn(&Mark) -> bool, &'static str);
+pub type About = (fn(&Observation) -> bool, &'static str);
 
 /// What a property says.
 #[derive(Clone, Copy)]

@@ -16,8 +16,8 @@ use std::time::Duration;
 use erased_serde::Serialize;
 
 use crate::{
-    Charge, Client, Ctx, Effect, Effects, Input, Mark, Marked, NodeId, NodeSet, Protocol, Time,
-    Topology, Whole, label,
+    Charge, Client, Ctx, Effect, Effects, Input, NodeId, NodeSet, Observable, Observation,
+    Protocol, Time, Topology, Whole, label,
 };
 
 /// A message that is on its way.
@@ -103,7 +103,7 @@ pub trait Host: Send {
     fn lose(&mut self, message: Handle);
 
     /// What the request at this place means; `None` if the application may not make so many.
-    fn request(&self, node: NodeId, place: usize) -> Option<Mark>;
+    fn request(&self, node: NodeId, place: usize) -> Option<Observation>;
 
     /// What it says.
     fn requested(&self, node: NodeId, place: usize) -> Option<Box<dyn Shown>>;
@@ -143,7 +143,7 @@ pub trait Outside {
     fn broadcast(&mut self, handle: Handle, message: &dyn Message) -> u32;
 
     /// Tells the application. Returns whether it hears it.
-    fn notify(&mut self, mark: Mark, notice: &dyn Serialize) -> bool;
+    fn notify(&mut self, mark: Observation, notice: &dyn Serialize) -> bool;
 
     /// Starts or restarts a timer, which is called so.
     fn set_timer(&mut self, timer: TimerKey, name: &dyn Shown, after: Duration);
@@ -349,8 +349,8 @@ impl<P: Protocol, C: Client<P>> Host for Hosted<P, C> {
         self.messages.drop_one(message);
     }
 
-    fn request(&self, node: NodeId, place: usize) -> Option<Mark> {
-        self.asked(node, place).map(|request| request.mark())
+    fn request(&self, node: NodeId, place: usize) -> Option<Observation> {
+        self.asked(node, place).map(|request| request.observation())
     }
 
     fn requested(&self, node: NodeId, place: usize) -> Option<Box<dyn Shown>> {
@@ -426,7 +426,7 @@ impl<P: Protocol> Effects<P> for Emitter<'_, P> {
                 self.messages.count(handle, copies);
             }
             Effect::Notify(notice) => {
-                if self.outside.notify(notice.mark(), &notice) {
+                if self.outside.notify(notice.observation(), &notice) {
                     self.notices.push(notice);
                 }
             }

@@ -9,6 +9,7 @@
 
 mod algorithm;
 mod bench;
+mod bounded_counter;
 pub mod claims;
 mod client;
 mod clock;
@@ -29,14 +30,14 @@ mod setup;
 pub mod theory;
 mod time;
 mod topology;
-mod wrap;
 
 pub use algorithm::{Algorithm, HeardBy};
 pub use bench::{At, Bench};
-pub use client::{Client, Mark, Marked, Note};
+pub use bounded_counter::BoundedCounter;
+pub use client::{Client, Note, Observable, Observation};
 pub use clock::{Causality, Lamport, Stamp, VectorClock};
 pub use ctx::{Ctx, Effect, Effects};
-pub use decision::{Decision, What};
+pub use decision::{Action, Decision};
 pub use detecting::{Detecting, Knob};
 pub use family::{
     About, Asking, Family, Fault, Lasting, Law, NoteKind, Now, Owed, Promise, Says, Tempo, Those,
@@ -54,4 +55,3 @@ pub use reliable::{Place, Reliable, ReliableMsg, ReliableTimer};
 pub use setup::{Rank, Ranks, Setup, Unfit};
 pub use time::Time;
 pub use topology::{KeySpace, Point, Topology, TopologyError};
-pub use wrap::Wrap;

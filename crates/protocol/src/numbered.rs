@@ -8,8 +8,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use crate::{
-    Charge, Client, Ctx, Effect, Effects, Input, Mark, Marked, NodeId, Protocol, Ran, Turn, Value,
-    Whole, label, labels, renamed,
+    Charge, Client, Ctx, Effect, Effects, Input, NodeId, Observable, Observation, Protocol, Ran,
+    Turn, Value, Whole, label, labels, renamed,
 };
 
 /// What kind of value a number stands for; each kind has numbers of its own.
@@ -68,7 +68,7 @@ pub enum NumberedEffect {
     /// Send a message to every other node.
     Broadcast(u32),
     /// The local application has been told something that means this.
-    Notify(Mark),
+    Notify(Observation),
     /// Start or restart a timer.
     SetTimer {
         /// Which.
@@ -101,7 +101,7 @@ pub trait Numbered: Send {
     fn client(&mut self) -> u32;
 
     /// The requests that an application may make, in their order, and what each means.
-    fn requests(&mut self, client: u32) -> Vec<(u32, Mark)>;
+    fn requests(&mut self, client: u32) -> Vec<(u32, Observation)>;
 
     /// The place of a request among these.
     fn place(&self, client: u32, request: u32) -> Option<usize>;
@@ -184,11 +184,11 @@ impl<P: Protocol, C: Client<P>> Numbered for Values<P, C> {
         self.clients.number(C::default())
     }
 
-    fn requests(&mut self, client: u32) -> Vec<(u32, Mark)> {
+    fn requests(&mut self, client: u32) -> Vec<(u32, Observation)> {
         let requests = self.clients.get(client).requests().into_iter();
         requests
             .map(|request| {
-                let mark = request.mark();
+                let mark = request.observation();
                 (self.requests.number(request), mark)
             })
             .collect()
@@ -246,7 +246,7 @@ impl<P: Protocol, C: Client<P>> Numbered for Values<P, C> {
                 Effect::Broadcast(msg) => NumberedEffect::Broadcast(self.messages.number(msg)),
                 Effect::Notify(notice) => {
                     client.on_notice(&notice);
-                    NumberedEffect::Notify(notice.mark())
+                    NumberedEffect::Notify(notice.observation())
                 }
                 Effect::SetTimer { timer, after } => {
                     NumberedEffect::SetTimer { timer: self.timers.number(timer), after }

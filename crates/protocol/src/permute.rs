@@ -112,7 +112,7 @@ mod tests {
     use serde::{Deserialize, Serialize};
 
     use super::*;
-    use crate::{Decision, Never, Stamp, Time, VectorClock, What};
+    use crate::{Action, Decision, Never, Stamp, Time, VectorClock};
 
     #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
     struct Everything<T> {
@@ -122,7 +122,7 @@ mod tests {
         members: BTreeSet<NodeId>,
         far: NodeSet,
         clock: (Time, Duration, [u8; 3]),
-        mark: Mark,
+        mark: Observation,
         text: (String, char, bool, ()),
         timers: Option<T>,
         none: Vec<T>,
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-    struct Mark;
+    struct Observation;
 
     #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
     struct Pair(NodeId, i8);
@@ -164,7 +164,7 @@ mod tests {
             members: BTreeSet::new(),
             far: NodeSet::new(),
             clock: (Time::MAX, Duration::MAX, [0; 3]),
-            mark: Mark,
+            mark: Observation,
             text: (String::new(), '\0', false, ()),
             timers: None,
             none: Vec::new(),
@@ -187,7 +187,7 @@ mod tests {
             members: [0, 1, 99].map(NodeId).into(),
             far: set(&[1, 64, 65, 70]),
             clock: (Time::from_nanos(5), Duration::from_nanos(1_000_000_007), [1, 2, 3]),
-            mark: Mark,
+            mark: Observation,
             text: ("p1 and p2".to_owned(), 'é', true, ()),
             timers: None,
             none: Vec::new(),
@@ -263,9 +263,9 @@ mod tests {
     #[test]
     fn fields_left_out_get_their_defaults() {
         let names = [1, 0].map(NodeId);
-        let crash = Decision::from(What::Crash(NodeId(0)));
-        assert_eq!(renamed(&crash, &names), Some(What::Crash(NodeId(1)).into()));
-        let late = Decision { crash_after: Some(1), ..What::Heal.into() };
+        let crash = Decision::from(Action::Crash(NodeId(0)));
+        assert_eq!(renamed(&crash, &names), Some(Action::Crash(NodeId(1)).into()));
+        let late = Decision { crash_after: Some(1), ..Action::Heal.into() };
         assert_eq!(renamed(&late, &names), Some(late));
     }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::claims::Check;
 use crate::theory::Case;
 use crate::{
-    Ctx, Detecting, Info, Marked, Model, Mutant, NodeId, NodeSet, Opt, Property, Setup, Unfit,
+    Ctx, Detecting, Info, Model, Mutant, NodeId, NodeSet, Observable, Opt, Property, Setup, Unfit,
 };
 
 /// A distributed algorithm, seen from one node.
@@ -23,9 +23,9 @@ pub trait Protocol: Value {
     /// variant of a rule is in force.
     type Config: Clone + Debug + Send + Sync + 'static;
     /// What the application asks of its local node.
-    type Request: Value + Marked;
+    type Request: Value + Observable;
     /// What a node tells its local application.
-    type Notice: Value + Marked;
+    type Notice: Value + Observable;
     /// What nodes send each other.
     type Msg: Value;
     /// The timers a node can have running, at most one of each; [`Never`] if it needs none.

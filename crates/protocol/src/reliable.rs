@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::host::Slab;
 use crate::{
-    Charge, Handle, Host, Mark, Message, Never, NodeId, NodeSet, Outside, Ran, Shown, Stimulus,
-    TimerKey, Topology, Turn,
+    Charge, Handle, Host, Message, Never, NodeId, NodeSet, Observation, Outside, Ran, Shown,
+    Stimulus, TimerKey, Topology, Turn,
 };
 
 /// Reliable FIFO links over a network that loses, repeats and reorders.
@@ -316,7 +316,7 @@ impl Host for Reliable {
         }
     }
 
-    fn request(&self, node: NodeId, place: usize) -> Option<Mark> {
+    fn request(&self, node: NodeId, place: usize) -> Option<Observation> {
         self.inside.request(node, place)
     }
 
@@ -424,7 +424,7 @@ impl Outside for Between<'_> {
         peers.map(|peer| self.send(peer, message, app)).sum()
     }
 
-    fn notify(&mut self, mark: Mark, notice: &dyn erased_serde::Serialize) -> bool {
+    fn notify(&mut self, mark: Observation, notice: &dyn erased_serde::Serialize) -> bool {
         self.outside.notify(mark, notice)
     }
 

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use conclave_protocol::{Mark, NodeId, Time};
+use conclave_protocol::{NodeId, Observation, Time};
 use serde::Serialize;
 
 use crate::{Event, Owner, Record, Trace};
@@ -266,7 +266,7 @@ impl Meter {
                 }
             }
             Event::Lose { .. } => self.costs.lost += 1,
-            Event::Request(Mark::Asked) | Event::Notice(Mark::Asked) => {
+            Event::Request(Observation::Asked) | Event::Notice(Observation::Asked) => {
                 self.latest.insert(record.node, self.costs.entries.len());
                 self.costs.entries.push(EntryCost {
                     node: record.node,
@@ -282,7 +282,7 @@ impl Meter {
                     entered_record: 0,
                 });
             }
-            Event::Notice(Mark::Entered { token }) => {
+            Event::Notice(Observation::Entered { token }) => {
                 let Some(&entry) = self.latest.get(&record.node) else { return };
                 let entry = &mut self.costs.entries[entry];
                 entry.entered = Some(record.at);
@@ -303,7 +303,7 @@ impl Meter {
                     });
                 }
             }
-            Event::Request(Mark::Left) | Event::Notice(Mark::Left) => {
+            Event::Request(Observation::Left) | Event::Notice(Observation::Left) => {
                 if let Some(&entry) = self.latest.get(&record.node) {
                     self.costs.entries[entry].left = Some(record.at);
                 }
@@ -355,11 +355,11 @@ fn longest_chain(trace: &Trace, from: usize, to: usize) -> Option<u32> {
 mod tests {
     use super::*;
 
-    const ASK: Event = Event::Request(Mark::Asked);
-    const LEAVE: Event = Event::Request(Mark::Left);
+    const ASK: Event = Event::Request(Observation::Asked);
+    const LEAVE: Event = Event::Request(Observation::Left);
 
     fn enter(token: u64) -> Event {
-        Event::Notice(Mark::Entered { token })
+        Event::Notice(Observation::Entered { token })
     }
 
     fn send(to: u32, serial: u32, owner: Owner, bytes: u32) -> Event {

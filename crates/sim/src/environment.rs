@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use conclave_protocol::{
-    Channels, Handle, Mark, Message, NodeId, Outside, Ranks, Shown, Time, TimerKey, Topology,
+    Channels, Handle, Message, NodeId, Observation, Outside, Ranks, Shown, Time, TimerKey, Topology,
 };
 use erased_serde::Serialize;
 
-use crate::course::Course;
 use crate::delay::Medium;
+use crate::schedule::Schedule;
 use crate::{
     Alarm, Calendar, Class, Event, Key, Owner, Record, Rng, RunSpec, Stats, Trace, Tracing,
 };
@@ -23,7 +23,7 @@ pub(crate) struct Environment {
     queue: Calendar<Pending>,
     /// In a run that follows decisions or is written down as some: what there is instead of the
     /// calendar and of chance, or beside them.
-    pub(crate) course: Option<Box<Course>>,
+    pub(crate) schedule: Option<Box<Schedule>>,
     pub(crate) rng: Rng,
     medium: Medium,
     /// Whether messages of one link have to be kept in order, which delays alone do not.
@@ -35,7 +35,7 @@ pub(crate) struct Environment {
     pub(crate) duplication: u32,
     /// Labels of messages to lose.
     pub(crate) lose: Vec<String>,
-    /// Whether any of this can be so, or the run has a course: saves asking for each message.
+    /// Whether any of this can be so, or the run has a schedule: saves asking for each message.
     pub(crate) lossy: bool,
     /// The group of each node, while the network is apart.
     pub(crate) groups: Option<Vec<u32>>,
@@ -52,7 +52,7 @@ pub(crate) struct Environment {
     pub(crate) until: Time,
     pub(crate) events: u64,
     /// What the application of the acting node has been told; reused from step to step.
-    pub(crate) notices: Vec<Mark>,
+    pub(crate) notices: Vec<Observation>,
     /// The timers that the acting node has set and cancelled, in a full trace.
     pub(crate) alarms: Vec<Alarm>,
 }
@@ -68,7 +68,7 @@ pub(crate) enum Pending {
     /// An item of the plan that is an event of this node, put off while it paused.
     Told(u32),
     /// An item of the plan; at node 0, for want of a better place.
-    Happening(u32),
+    Fault(u32),
 }
 
 impl Pending {
@@ -92,7 +92,7 @@ pub(crate) struct Envelope {
 }
 
 impl Environment {
-    pub(crate) fn new(spec: &RunSpec, course: Option<Box<Course>>) -> Self {
+    pub(crate) fn new(spec: &RunSpec, schedule: Option<Box<Schedule>>) -> Self {
         let n = spec.setup.n();
         let ranks = Ranks::new(&spec.setup.attributes);
         let fifo = spec.channels == Channels::Fifo && !spec.delays.keeps_order();
@@ -109,8 +109,8 @@ impl Environment {
             loss: spec.faults.loss,
             duplication: spec.faults.duplication,
             lose: Vec::new(),
-            lossy: spec.faults.loss > 0 || course.is_some(),
-            course,
+            lossy: spec.faults.loss > 0 || schedule.is_some(),
+            schedule,
             groups: None,
             tracing: spec.tracing,
             trace: Trace {
@@ -164,11 +164,11 @@ impl Environment {
     /// The messages on their way, each with its sender and its receiver.
     pub(crate) fn messages(&self) -> impl Iterator<Item = (NodeId, NodeId, Handle)> {
         // Where decisions are followed, links have them, and the calendar has more than is left.
-        let course = self.course.as_ref().filter(|course| course.follows);
-        let calendar = course.is_none().then_some(&self.queue);
+        let schedule = self.schedule.as_ref().filter(|schedule| schedule.follows);
+        let calendar = schedule.is_none().then_some(&self.queue);
         let scheduled = calendar.into_iter().flat_map(Calendar::iter);
         let scheduled = scheduled.filter_map(|(key, to, pending)| pending.message(key, to));
-        scheduled.chain(course.into_iter().flat_map(|course| course.messages()))
+        scheduled.chain(schedule.into_iter().flat_map(|schedule| schedule.messages()))
     }
 
     /// When the next event happens.
@@ -178,8 +178,8 @@ impl Environment {
 
     /// The most events that were to come at any time.
     pub(crate) fn most_pending(&self) -> usize {
-        let alone = self.course.as_ref().filter(|course| !course.calendar);
-        alone.map_or_else(|| self.queue.most(), |course| course.most)
+        let alone = self.schedule.as_ref().filter(|schedule| !schedule.calendar);
+        alone.map_or_else(|| self.queue.most(), |schedule| schedule.most)
     }
 
     #[inline]
@@ -275,7 +275,7 @@ impl Outside for Executor<'_> {
         copies
     }
 
-    fn notify(&mut self, mark: Mark, notice: &dyn Serialize) -> bool {
+    fn notify(&mut self, mark: Observation, notice: &dyn Serialize) -> bool {
         let environment = &mut *self.environment;
         if environment.tracing == Tracing::Full {
             environment.trace.notes.insert(environment.trace.records.len(), json(notice));
@@ -377,7 +377,7 @@ impl Executor<'_> {
         }
         let envelope = Envelope { message: handle, serial, owner, lamport, label };
         if environment.lossy {
-            if environment.course.is_some() {
+            if environment.schedule.is_some() {
                 return environment.send_decided(self.me, to, message, envelope);
             }
             if environment.is_lost(self.me, to, message) {
@@ -407,7 +407,7 @@ impl Environment {
     /// Whether a message that arrives can be heard; in a run that is written down, notes that it
     /// does.
     pub(crate) fn passes(&mut self, from: NodeId, to: NodeId, up: bool, serial: u32) -> bool {
-        if self.course.is_some() {
+        if self.schedule.is_some() {
             self.write_arrival(from, to, serial);
         }
         up && !self.apart(from, to)

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use conclave_protocol::{NodeId, Time, What};
+use conclave_protocol::{Action, NodeId, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::Rng;
@@ -11,7 +11,7 @@ use crate::Rng;
 #[serde(default)]
 pub struct Faults {
     /// At given moments.
-    pub plan: Vec<Happening>,
+    pub plan: Vec<PlannedFault>,
     /// Of a million messages, so many are lost.
     pub loss: u32,
     /// Of a million messages, so many arrive twice.
@@ -42,13 +42,13 @@ impl Faults {
     }
 
     /// What happens at random in a run of `n` nodes until `end`, drawn from `rng`.
-    pub(crate) fn draw(&self, n: u32, end: Time, rng: &mut Rng) -> Vec<Happening> {
+    pub(crate) fn draw(&self, n: u32, end: Time, rng: &mut Rng) -> Vec<PlannedFault> {
         let mut drawn = Vec::new();
         for node in (0..n).map(NodeId) {
-            let crash = (Action::Crash(node), Action::Recover(node));
-            let pause = (Action::Pause(node), Action::Resume(node));
+            let crash = (Fault::Crash(node), Fault::Recover(node));
+            let pause = (Fault::Pause(node), Fault::Resume(node));
             let peer = NodeId((node.0 + 1 + rng.below(u64::from(n.max(2)) - 1) as u32) % n);
-            let suspicion = (Action::Suspect { node, peer }, Action::Trust { node, peer });
+            let suspicion = (Fault::Suspect { node, peer }, Fault::Trust { node, peer });
             let rates = [(self.crashes, crash), (self.pauses, pause), (self.suspicions, suspicion)];
             for (rate, (begins, ends)) in rates {
                 let Some(rate) = rate.filter(|_| n > 1) else { continue };
@@ -57,10 +57,10 @@ impl Faults {
                 };
                 let mut at = Time::ZERO + span(rate.every);
                 while at < end {
-                    drawn.push(Happening { at, action: begins.clone() });
+                    drawn.push(PlannedFault { at, action: begins.clone() });
                     let Some(lasting) = rate.lasting else { break };
                     at = at + span(lasting);
-                    drawn.push(Happening { at, action: ends.clone() });
+                    drawn.push(PlannedFault { at, action: ends.clone() });
                     at = at + span(rate.every);
                 }
             }
@@ -70,8 +70,8 @@ impl Faults {
 
     /// The same with `action` at `at`.
     #[must_use]
-    pub fn with(mut self, at: Time, action: Action) -> Self {
-        self.plan.push(Happening { at, action });
+    pub fn with(mut self, at: Time, action: Fault) -> Self {
+        self.plan.push(PlannedFault { at, action });
         self
     }
 
@@ -80,8 +80,8 @@ impl Faults {
         let mut latest: Option<(Time, bool)> = None;
         for happening in self.plan.iter().filter(|happening| happening.at <= at) {
             let down = match happening.action {
-                Action::Crash(crashed) if crashed == node => true,
-                Action::Recover(back) | Action::RecoverEmpty(back) if back == node => false,
+                Fault::Crash(crashed) if crashed == node => true,
+                Fault::Recover(back) | Fault::RecoverEmpty(back) if back == node => false,
                 _ => continue,
             };
             if latest.is_none_or(|(when, _)| when <= happening.at) {
@@ -96,24 +96,24 @@ impl Faults {
         self.plan.iter().any(|happening| {
             happening.at >= at
                 && matches!(happening.action,
-                    Action::Resume(it) | Action::Crash(it) | Action::Reset(it) if it == node)
+                    Fault::Resume(it) | Fault::Crash(it) | Fault::Reset(it) if it == node)
         })
     }
 }
 
 /// One thing that happens at a given moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Happening {
+pub struct PlannedFault {
     /// When.
     pub at: Time,
     /// What.
-    pub action: Action,
+    pub action: Fault,
 }
 
 /// What can be done to a system.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Action {
+pub enum Fault {
     /// A node stops.
     Crash(NodeId),
     /// A stopped node boots with what it had saved.
@@ -161,28 +161,28 @@ pub enum Action {
     Leave(NodeId),
 }
 
-impl Action {
+impl Fault {
     /// What a decision does to the system; `None` if it is about the first boot, a request, a message
     /// or a timer.
-    pub(crate) fn of(what: &What) -> Option<Self> {
+    pub(crate) fn of(what: &Action) -> Option<Self> {
         Some(match *what {
-            What::Crash(node) => Self::Crash(node),
-            What::Recover(node) => Self::Recover(node),
-            What::RecoverEmpty(node) => Self::RecoverEmpty(node),
-            What::Pause(node) => Self::Pause(node),
-            What::Resume(node) => Self::Resume(node),
-            What::Suspect { node, peer } => Self::Suspect { node, peer },
-            What::Trust { node, peer } => Self::Trust { node, peer },
-            What::Partition(ref groups) => Self::Partition(groups.clone()),
-            What::Heal => Self::Heal,
-            What::Join { node, sponsor } => Self::Join { node, sponsor },
-            What::Leave(node) => Self::Leave(node),
-            What::Boot(_)
-            | What::Ask { .. }
-            | What::Deliver { .. }
-            | What::Lose { .. }
-            | What::Repeat { .. }
-            | What::Timer { .. } => return None,
+            Action::Crash(node) => Self::Crash(node),
+            Action::Recover(node) => Self::Recover(node),
+            Action::RecoverEmpty(node) => Self::RecoverEmpty(node),
+            Action::Pause(node) => Self::Pause(node),
+            Action::Resume(node) => Self::Resume(node),
+            Action::Suspect { node, peer } => Self::Suspect { node, peer },
+            Action::Trust { node, peer } => Self::Trust { node, peer },
+            Action::Partition(ref groups) => Self::Partition(groups.clone()),
+            Action::Heal => Self::Heal,
+            Action::Join { node, sponsor } => Self::Join { node, sponsor },
+            Action::Leave(node) => Self::Leave(node),
+            Action::Boot(_)
+            | Action::Ask { .. }
+            | Action::Deliver { .. }
+            | Action::Lose { .. }
+            | Action::Repeat { .. }
+            | Action::Timer { .. } => return None,
         })
     }
 
@@ -215,7 +215,7 @@ impl Action {
     }
 }
 
-impl fmt::Display for Action {
+impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Crash(node) => write!(f, "{node} crashes"),
@@ -251,7 +251,7 @@ mod tests {
             // A crash and a recovery every four seconds.
             assert!((1_800..2_200).contains(&own.len()), "{}", own.len());
             for (i, happening) in own.iter().enumerate() {
-                let down = matches!(happening.action, Action::Crash(_));
+                let down = matches!(happening.action, Fault::Crash(_));
                 assert_eq!(down, i % 2 == 0);
                 assert!(i == 0 || own[i - 1].at < happening.at);
             }

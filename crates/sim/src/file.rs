@@ -4,7 +4,7 @@
 
 use std::fmt::{self, Write};
 
-use conclave_protocol::{Family, Mark, NodeId, NodeSet, Note, Property, Ranks, Time};
+use conclave_protocol::{Family, NodeId, NodeSet, Note, Observation, Property, Ranks, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use thiserror::Error;
@@ -130,7 +130,7 @@ pub struct FileEvent {
     pub control: bool,
     /// What a request or notice means, if it is no note.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mark: Option<Mark>,
+    pub mark: Option<Observation>,
     /// What a family notes by a request or a notice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<FileNote>,
@@ -357,8 +357,8 @@ fn event(trace: &Trace, i: usize, clock: Vec<u64>) -> FileEvent {
     let named = |event: &str| FileEvent { event: event.to_owned(), ..base.clone() };
     let peer = |event: &str, peer: u32| FileEvent { peer: Some(peer), ..named(event) };
     let label = |label| Some(trace.name(label).to_owned());
-    let meant = |event: &str, mark: Mark| match mark {
-        Mark::Note(note) => {
+    let meant = |event: &str, mark: Observation| match mark {
+        Observation::Note(note) => {
             let note = FileNote::new(note, Family::of_id(&trace.algorithm));
             FileEvent { note: Some(note), ..named(event) }
         }
@@ -430,7 +430,7 @@ impl FileEvent {
         let serial = || self.message.ok_or_else(|| missing("message"));
         let family = Family::of_id(&trace.algorithm);
         let mark = || match (&self.note, self.mark) {
-            (Some(note), _) => note.note(family).map(Mark::Note),
+            (Some(note), _) => note.note(family).map(Observation::Note),
             (None, mark) => mark.ok_or_else(|| missing("mark")),
         };
         let label = |trace: &mut Trace| match &self.label {
@@ -480,10 +480,10 @@ impl FileEvent {
             other => return Err(format!("there is no event {other:?}")),
         };
         if let Event::Request(mark) | Event::Notice(mark) = event
-            && let Mark::Follows { leader: peer, .. }
-            | Mark::Suspects(peer)
-            | Mark::Trusts(peer)
-            | Mark::Note(Note { who: peer, .. }) = mark
+            && let Observation::Follows { leader: peer, .. }
+            | Observation::Suspects(peer)
+            | Observation::Trusts(peer)
+            | Observation::Note(Note { who: peer, .. }) = mark
         {
             known(peer.0)?;
         }
@@ -492,7 +492,9 @@ impl FileEvent {
             return Err(format!("no {} means that", self.event));
         }
         Ok(match (event, self.due) {
-            (Event::Request(Mark::Asked), Some(due)) => record.overdue(Time::from_nanos(due)),
+            (Event::Request(Observation::Asked), Some(due)) => {
+                record.overdue(Time::from_nanos(due))
+            }
             _ => record,
         })
     }

@@ -1,13 +1,13 @@
 use std::time::Duration;
 
 use conclave_protocol::{
-    Channels, Crashes, Decision, Detector, Family, Info, Links, NodeId, Setup, Time, Timing,
-    Topology, Unfit, What,
+    Action, Channels, Crashes, Decision, Detector, Family, Info, Links, NodeId, Setup, Time,
+    Timing, Topology, Unfit,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{Action, Arrivals, Delay, Delays, Faults, Happening, Rate, Spread, Workload};
+use crate::{Arrivals, Delay, Delays, Fault, Faults, PlannedFault, Rate, Spread, Workload};
 
 /// Everything a run depends on: the same specification gives the same run, event by event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -232,22 +232,22 @@ impl RunSpec {
                 spec.faults.loss = 1;
             }
             at = when.unwrap_or(match what {
-                What::Boot(_) => at,
+                Action::Boot(_) => at,
                 _ => at + self.setup.delay,
             });
             match what {
-                What::Lose { .. } => spec.faults.loss = 1,
-                What::Repeat { .. } => spec.faults.duplication = 1,
-                What::Deliver { place: 1.., .. } => spec.channels = Channels::Reliable,
+                Action::Lose { .. } => spec.faults.loss = 1,
+                Action::Repeat { .. } => spec.faults.duplication = 1,
+                Action::Deliver { place: 1.., .. } => spec.channels = Channels::Reliable,
                 _ => {}
             }
-            let crashed = what.actor().filter(|_| crash_after.is_some()).map(Action::Crash);
-            let actions = Action::of(what).into_iter().chain(crashed);
-            spec.faults.plan.extend(actions.map(|action| Happening { at, action }));
+            let crashed = what.actor().filter(|_| crash_after.is_some()).map(Fault::Crash);
+            let actions = Fault::of(what).into_iter().chain(crashed);
+            spec.faults.plan.extend(actions.map(|action| PlannedFault { at, action }));
         }
         // A pause that has not ended yet when the decisions end may end later.
-        let resumes = self.setup.topology.nodes().map(Action::Resume);
-        spec.faults.plan.extend(resumes.map(|action| Happening { at, action }));
+        let resumes = self.setup.topology.nodes().map(Fault::Resume);
+        spec.faults.plan.extend(resumes.map(|action| PlannedFault { at, action }));
         spec
     }
 
@@ -351,7 +351,7 @@ impl RunSpec {
                 note("clocks run fast or slow, and it relies on them".into());
             }
         }
-        let crashes = |action: &Action| matches!(action, Action::Crash(_) | Action::Reset(_));
+        let crashes = |action: &Fault| matches!(action, Fault::Crash(_) | Fault::Reset(_));
         if model.detector != Detector::None
             && self.faults.plan.iter().any(|happening| crashes(&happening.action))
         {
@@ -385,33 +385,33 @@ impl RunSpec {
         for happening in &self.faults.plan {
             let down = |peer| self.faults.is_down(peer, happening.at);
             let excess = match &happening.action {
-                Action::Crash(_) if model.crashes == Crashes::None => Some("no crashes"),
-                Action::Recover(_) if model.crashes < Crashes::Recover => Some("no recovery"),
-                Action::RecoverEmpty(_) | Action::Reset(_) if model.crashes < Crashes::Amnesia => {
+                Fault::Crash(_) if model.crashes == Crashes::None => Some("no crashes"),
+                Fault::Recover(_) if model.crashes < Crashes::Recover => Some("no recovery"),
+                Fault::RecoverEmpty(_) | Fault::Reset(_) if model.crashes < Crashes::Amnesia => {
                     Some("no amnesia")
                 }
-                Action::Partition(_) if !model.partitions => Some("no partitions"),
-                Action::Lose { .. } if model.channels != Channels::Lossy && !self.reliable => {
+                Fault::Partition(_) if !model.partitions => Some("no partitions"),
+                Fault::Lose { .. } if model.channels != Channels::Lossy && !self.reliable => {
                     Some("no lost messages")
                 }
-                Action::Pause(_) if model.timing == Timing::Synchronous => {
+                Fault::Pause(_) if model.timing == Timing::Synchronous => {
                     Some("no pauses, being synchronous")
                 }
-                Action::Pause(node) if !self.faults.ends_pause(*node, happening.at) => {
+                Fault::Pause(node) if !self.faults.ends_pause(*node, happening.at) => {
                     Some("no pause without end")
                 }
-                Action::Suspect { peer, .. }
+                Fault::Suspect { peer, .. }
                     if model.detector == Detector::Perfect && !down(*peer) =>
                 {
                     Some("no wrong suspicions")
                 }
-                Action::Trust { peer, .. } if model.detector != Detector::None && down(*peer) => {
+                Fault::Trust { peer, .. } if model.detector != Detector::None && down(*peer) => {
                     Some("no trust in nodes that are down")
                 }
                 _ => None,
             };
             if let Some(excess) = excess {
-                let Happening { at, action } = happening;
+                let PlannedFault { at, action } = happening;
                 note(format!("{action} at {at:?}, and it allows for {excess}"));
             }
         }
@@ -487,14 +487,14 @@ mod tests {
         let with = |model, action| {
             beyond(model, |spec| spec.faults = spec.faults.clone().with(at(5), action))
         };
-        assert_eq!(with(SYNCHRONOUS, Action::Crash(p(1))), "");
-        assert!(with(Model::FIFO, Action::Crash(p(1))).contains("no crashes"));
-        let suspect = Action::Suspect { node: p(0), peer: p(1) };
-        let trust = Action::Trust { node: p(0), peer: p(1) };
+        assert_eq!(with(SYNCHRONOUS, Fault::Crash(p(1))), "");
+        assert!(with(Model::FIFO, Fault::Crash(p(1))).contains("no crashes"));
+        let suspect = Fault::Suspect { node: p(0), peer: p(1) };
+        let trust = Fault::Trust { node: p(0), peer: p(1) };
         assert!(with(SYNCHRONOUS, suspect.clone()).contains("no wrong suspicions"));
         assert_eq!(with(SYNCHRONOUS, trust.clone()), "");
         let crashed = |spec: &mut RunSpec| {
-            spec.faults = Faults::none().with(at(3), Action::Crash(p(1)));
+            spec.faults = Faults::none().with(at(3), Fault::Crash(p(1)));
         };
         let after = |action| {
             beyond(SYNCHRONOUS, |spec| {
@@ -521,12 +521,12 @@ mod tests {
     #[test]
     fn a_pause_has_to_end() {
         let pause = |spec: &mut RunSpec| {
-            spec.faults = Faults::none().with(at(3), Action::Pause(NodeId(1)));
+            spec.faults = Faults::none().with(at(3), Fault::Pause(NodeId(1)));
         };
         assert!(beyond(Model::FIFO, pause).contains("no pause without end"));
         let short = |spec: &mut RunSpec| {
             pause(spec);
-            spec.faults = spec.faults.clone().with(at(5), Action::Resume(NodeId(1)));
+            spec.faults = spec.faults.clone().with(at(5), Fault::Resume(NodeId(1)));
         };
         assert_eq!(beyond(Model::FIFO, short), "");
         assert!(beyond(SYNCHRONOUS, short).contains("being synchronous"));
@@ -550,7 +550,7 @@ mod tests {
         let hold = |spec: &mut RunSpec| spec.workload.hold = Spread::between(T * 2, T);
         assert!(refused(hold).contains("the time inside"));
         let stranger = |spec: &mut RunSpec| {
-            spec.faults = Faults::none().with(at(1), Action::Crash(NodeId(3)));
+            spec.faults = Faults::none().with(at(1), Fault::Crash(NodeId(3)));
         };
         assert!(refused(stranger).contains("p3"));
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use conclave_protocol::{NodeId, Point, Topology};
 use serde::Serialize;
 
-use crate::{Beliefs, Rng};
+use crate::{Leaders, Rng};
 
 /// What is asked of superpeers, and what came out.
 #[derive(Clone, Debug, Serialize)]
@@ -51,12 +51,12 @@ const DRAWS: u32 = 20;
 
 impl Superpeers {
     /// Looks at who serves whom when a run is over.
-    pub fn of(beliefs: &Beliefs, topology: &Topology) -> Self {
-        let mut load: BTreeMap<NodeId, usize> = beliefs.leaders().map(|node| (node, 0)).collect();
+    pub fn of(leaders: &Leaders, topology: &Topology) -> Self {
+        let mut load: BTreeMap<NodeId, usize> = leaders.leaders().map(|node| (node, 0)).collect();
         let mut unserved = 0;
         let mut reach = Vec::new();
-        for node in beliefs.live() {
-            let served = beliefs.leader_of(node).and_then(|(by, _)| Some((by, load.get_mut(&by)?)));
+        for node in leaders.live() {
+            let served = leaders.leader_of(node).and_then(|(by, _)| Some((by, load.get_mut(&by)?)));
             let Some((by, load)) = served else {
                 unserved += 1;
                 continue;
@@ -165,7 +165,7 @@ fn random(topology: &Topology, count: usize) -> Gap {
 
 #[cfg(test)]
 mod tests {
-    use conclave_protocol::{Mark, Time};
+    use conclave_protocol::{Observation, Time};
 
     use super::*;
     use crate::{Event, Record, Trace};
@@ -179,12 +179,12 @@ mod tests {
         // Whoever follows somebody that is no superpeer, as p6 does, is not served.
         let follows = [(0, 0), (1, 0), (2, 0), (3, 0), (4, 8), (5, 8), (6, 3), (7, 8), (8, 8)];
         let record = |(node, by)| {
-            let mark = Mark::Follows { leader: NodeId(by), epoch: 1 };
+            let mark = Observation::Follows { leader: NodeId(by), epoch: 1 };
             Record::new(Time::ZERO, NodeId(node), 0, Event::Notice(mark))
         };
         let records = follows.into_iter().map(record).collect();
-        let beliefs = Trace { nodes: 9, records, ..Trace::default() }.beliefs();
-        let found = Superpeers::of(&beliefs, &grid);
+        let leaders = Trace { nodes: 9, records, ..Trace::default() }.leaders();
+        let found = Superpeers::of(&leaders, &grid);
         assert_eq!((found.count, found.unserved, found.load_most), (2, 1, 4));
         let space = found.space.as_ref().unwrap();
         assert_eq!(space.reach_most, 2.0);

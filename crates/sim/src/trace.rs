@@ -2,11 +2,11 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use conclave_protocol::{
-    Charge, Family, Mark, NodeId, NodeSet, Note, Ranks, Time, Topology, VectorClock,
+    Charge, Family, NodeId, NodeSet, Note, Observation, Ranks, Time, Topology, VectorClock,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Beliefs, End, Records, Tracing};
+use crate::{End, Leaders, Records, Tracing};
 
 /// One event of a run, in 32 bytes.
 ///
@@ -116,9 +116,9 @@ pub enum Event {
         label: u8,
     },
     /// A request of the application.
-    Request(Mark),
+    Request(Observation),
     /// A notice to the application.
-    Notice(Mark),
+    Notice(Observation),
     /// The node stops.
     Crash,
     /// The node boots with what it saved.
@@ -329,28 +329,30 @@ impl Record {
         Self { kind, low: value as u32, high: (value >> 32) as u32, ..self }
     }
 
-    fn marked(self, mark: Mark, request: bool) -> Self {
+    fn marked(self, mark: Observation, request: bool) -> Self {
         let wide = |kind, value: u64| self.wide_of(kind, value);
         let either = |of_request, of_notice| if request { of_request } else { of_notice };
         match mark {
-            Mark::Asked => Self { kind: either(Kind::Asked, Kind::Asks), ..self },
-            Mark::Entered { token } => wide(Kind::Entered, token),
-            Mark::Left => Self { kind: either(Kind::Left, Kind::Leaves), ..self },
-            Mark::Lost => Self { kind: Kind::Lost, ..self },
-            Mark::Called => Self { kind: Kind::Called, ..self },
-            Mark::Follows { leader, epoch } => {
+            Observation::Asked => Self { kind: either(Kind::Asked, Kind::Asks), ..self },
+            Observation::Entered { token } => wide(Kind::Entered, token),
+            Observation::Left => Self { kind: either(Kind::Left, Kind::Leaves), ..self },
+            Observation::Lost => Self { kind: Kind::Lost, ..self },
+            Observation::Called => Self { kind: Kind::Called, ..self },
+            Observation::Follows { leader, epoch } => {
                 Self { peer: leader.0, ..wide(Kind::Follows, epoch) }
             }
-            Mark::Unled => Self { kind: Kind::Unled, ..self },
-            Mark::Suspects(peer) => Self { kind: Kind::Suspects, peer: peer.0, ..self },
-            Mark::Trusts(peer) => Self { kind: Kind::Trusts, peer: peer.0, ..self },
-            Mark::Note(Note { kind, number, who, value }) => Self {
+            Observation::Unled => Self { kind: Kind::Unled, ..self },
+            Observation::Suspects(peer) => Self { kind: Kind::Suspects, peer: peer.0, ..self },
+            Observation::Trusts(peer) => Self { kind: Kind::Trusts, peer: peer.0, ..self },
+            Observation::Note(Note { kind, number, who, value }) => Self {
                 peer: who.0,
                 bytes: number,
                 label: kind,
                 ..wide(either(Kind::NoteRequest, Kind::NoteNotice), value)
             },
-            Mark::Other => Self { kind: either(Kind::OtherRequest, Kind::OtherNotice), ..self },
+            Observation::Other => {
+                Self { kind: either(Kind::OtherRequest, Kind::OtherNotice), ..self }
+            }
         }
     }
 
@@ -358,7 +360,8 @@ impl Record {
     pub fn event(&self) -> Event {
         let (peer, serial, label) = (NodeId(self.peer), self.low, self.label);
         let wide = self.wide();
-        let note = || Mark::Note(Note { kind: label, number: self.bytes, who: peer, value: wide });
+        let note =
+            || Observation::Note(Note { kind: label, number: self.bytes, who: peer, value: wide });
         match self.kind {
             Kind::Send | Kind::Copy | Kind::Control | Kind::ControlCopy => Event::Send {
                 to: peer,
@@ -383,21 +386,21 @@ impl Record {
             Kind::Restore => Event::Restore(peer),
             Kind::Join => Event::Join(peer),
             Kind::Leave => Event::Leave,
-            Kind::Asked => Event::Request(Mark::Asked),
-            Kind::Left => Event::Request(Mark::Left),
-            Kind::Called => Event::Request(Mark::Called),
-            Kind::Asks => Event::Notice(Mark::Asked),
-            Kind::Leaves => Event::Notice(Mark::Left),
+            Kind::Asked => Event::Request(Observation::Asked),
+            Kind::Left => Event::Request(Observation::Left),
+            Kind::Called => Event::Request(Observation::Called),
+            Kind::Asks => Event::Notice(Observation::Asked),
+            Kind::Leaves => Event::Notice(Observation::Left),
             Kind::NoteRequest => Event::Request(note()),
             Kind::NoteNotice => Event::Notice(note()),
-            Kind::OtherRequest => Event::Request(Mark::Other),
-            Kind::Entered => Event::Notice(Mark::Entered { token: wide }),
-            Kind::Lost => Event::Notice(Mark::Lost),
-            Kind::Follows => Event::Notice(Mark::Follows { leader: peer, epoch: wide }),
-            Kind::Unled => Event::Notice(Mark::Unled),
-            Kind::Suspects => Event::Notice(Mark::Suspects(peer)),
-            Kind::Trusts => Event::Notice(Mark::Trusts(peer)),
-            Kind::OtherNotice => Event::Notice(Mark::Other),
+            Kind::OtherRequest => Event::Request(Observation::Other),
+            Kind::Entered => Event::Notice(Observation::Entered { token: wide }),
+            Kind::Lost => Event::Notice(Observation::Lost),
+            Kind::Follows => Event::Notice(Observation::Follows { leader: peer, epoch: wide }),
+            Kind::Unled => Event::Notice(Observation::Unled),
+            Kind::Suspects => Event::Notice(Observation::Suspects(peer)),
+            Kind::Trusts => Event::Notice(Observation::Trusts(peer)),
+            Kind::OtherNotice => Event::Notice(Observation::Other),
             Kind::Facts => Event::Facts(wide),
         }
     }
@@ -525,8 +528,8 @@ impl Trace {
     }
 
     /// Who is up and takes whom for the leader when the run is over.
-    pub fn beliefs(&self) -> Beliefs {
-        Beliefs::of(self)
+    pub fn leaders(&self) -> Leaders {
+        Leaders::of(self)
     }
 
     /// A note in words.
@@ -617,19 +620,19 @@ mod tests {
             Event::Deliver { from: NodeId(1), serial: 4, label: 1 },
             Event::Lose { to: NodeId(1), serial: 4, label: 1 },
             Event::Timer { label: 5 },
-            Event::Request(Mark::Asked),
-            Event::Request(Mark::Left),
-            Event::Request(Mark::Other),
-            Event::Notice(Mark::Entered { token: big }),
-            Event::Notice(Mark::Lost),
-            Event::Notice(Mark::Follows { leader: NodeId(2), epoch: big }),
-            Event::Notice(Mark::Unled),
-            Event::Notice(Mark::Suspects(NodeId(2))),
-            Event::Notice(Mark::Other),
-            Event::Notice(Mark::Asked),
-            Event::Notice(Mark::Left),
-            Event::Request(Mark::Note(note)),
-            Event::Notice(Mark::Note(note)),
+            Event::Request(Observation::Asked),
+            Event::Request(Observation::Left),
+            Event::Request(Observation::Other),
+            Event::Notice(Observation::Entered { token: big }),
+            Event::Notice(Observation::Lost),
+            Event::Notice(Observation::Follows { leader: NodeId(2), epoch: big }),
+            Event::Notice(Observation::Unled),
+            Event::Notice(Observation::Suspects(NodeId(2))),
+            Event::Notice(Observation::Other),
+            Event::Notice(Observation::Asked),
+            Event::Notice(Observation::Left),
+            Event::Request(Observation::Note(note)),
+            Event::Notice(Observation::Note(note)),
             Event::Facts(big),
             Event::Crash,
             Event::Partition(7),
@@ -645,7 +648,7 @@ mod tests {
     #[test]
     fn a_late_request_knows_when_it_was_due() {
         let at = Time::from_nanos(1 << 40);
-        let asked = Record::new(at, NodeId(1), 8, Event::Request(Mark::Asked));
+        let asked = Record::new(at, NodeId(1), 8, Event::Request(Observation::Asked));
         assert_eq!(asked.due(), at);
         let late = asked.overdue(Time::from_nanos(7));
         assert_eq!((late.due(), late.event()), (Time::from_nanos(7), asked.event()));

@@ -3,7 +3,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 pub use conclave_protocol::theory::Ask;
-use conclave_protocol::{Mark, NodeId, Time};
+use conclave_protocol::{NodeId, Observation, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::{Rng, Spread};
@@ -102,7 +102,7 @@ impl Agenda {
     }
 
     /// When the application at `node` makes a request that means `mark`; `None` if it does not.
-    pub(crate) fn when(&mut self, node: NodeId, mark: Mark, now: Time) -> Option<Time> {
+    pub(crate) fn when(&mut self, node: NodeId, mark: Observation, now: Time) -> Option<Time> {
         match mark.is_ask() {
             true => self.next_ask(node, now),
             false => Some(self.next_leave(node, now)),
@@ -110,7 +110,7 @@ impl Agenda {
     }
 
     /// `node` has made the request that `when` announced.
-    pub(crate) fn asked(&mut self, node: NodeId, mark: Mark) {
+    pub(crate) fn asked(&mut self, node: NodeId, mark: Observation) {
         if !mark.is_ask() {
             return;
         }

@@ -1,17 +1,16 @@
 use std::any::Any;
 
 use conclave_protocol::{
-    Algorithm, Decision, Host, Mark, NodeId, Outside, Ran, Reliable, Stimulus, Time, TimerKey,
-    Topology, Turn, What,
+    Action, Algorithm, Decision, Host, NodeId, Observation, Outside, Ran, Reliable, Stimulus, Time,
+    TimerKey, Topology, Turn,
 };
 use serde::{Deserialize, Serialize};
 
-use crate::course::Course;
 use crate::environment::{Envelope, Environment, Executor, Local, Pending, json, skewed};
+use crate::schedule::Schedule;
 use crate::workload::Agenda;
 use crate::{
-    Action, Class, Event, Faults, Owner, Record, Rng, RunSpec, SpecError, Step, Then, Trace,
-    Tracing,
+    Class, Event, Fault, Faults, Owner, Record, Rng, RunSpec, SpecError, Step, Then, Trace, Tracing,
 };
 
 mod follow;
@@ -117,7 +116,7 @@ pub struct World {
     nodes: Vec<Local>,
     environment: Environment,
     agenda: Agenda,
-    plan: Vec<Action>,
+    plan: Vec<Fault>,
     /// How many of these the run waits for; the rest came by chance.
     planned: usize,
     /// Who acted last.
@@ -140,8 +139,8 @@ impl World {
     fn begin(host: Box<dyn Host>, spec: &RunSpec, records: bool) -> Self {
         let follows = spec.decisions.is_some();
         let calendar = !follows || spec.then == Then::Continue;
-        let course =
-            (follows || records).then(|| Box::new(Course::new(follows, calendar, records)));
+        let schedule =
+            (follows || records).then(|| Box::new(Schedule::new(follows, calendar, records)));
         let topology = spec.setup.topology.clone();
         let n = topology.len();
         let rng = Rng::new(spec.seed);
@@ -160,18 +159,20 @@ impl World {
             plan: plan.iter().map(|happening| happening.action.clone()).collect(),
             planned,
             topology,
-            environment: Environment::new(spec, course),
+            environment: Environment::new(spec, schedule),
             actor: NodeId(0),
             facts: None,
         };
         for (i, happening) in plan.iter().enumerate() {
-            let pending = Pending::Happening(i as u32);
+            let pending = Pending::Fault(i as u32);
             world.environment.schedule(happening.at, Class::Fault, NodeId(0), NodeId(0), pending);
         }
-        if let Some(course) = world.environment.course.as_mut().filter(|course| course.calendar) {
+        if let Some(schedule) =
+            world.environment.schedule.as_mut().filter(|schedule| schedule.calendar)
+        {
             let items = (0..).zip(&plan).map(|(item, happening)| (happening.at, item));
-            course.plan.extend(items);
-            course.plan.make_contiguous().sort_unstable();
+            schedule.plan.extend(items);
+            schedule.plan.make_contiguous().sort_unstable();
         }
         for id in world.topology.nodes() {
             let remaining = world.agenda.remaining(id);
@@ -229,9 +230,9 @@ impl World {
 
     fn over(self, end: End) -> (Outcome, Vec<Decision>) {
         let stats = self.stats();
-        let Environment { mut trace, now, course, .. } = self.environment;
+        let Environment { mut trace, now, schedule, .. } = self.environment;
         (trace.end, trace.ended) = (end, now);
-        let written = course.and_then(|course| course.written);
+        let written = schedule.and_then(|schedule| schedule.written);
         (Outcome { trace, stats }, written.map_or_else(Vec::new, |written| written.finish()))
     }
 
@@ -276,7 +277,7 @@ impl World {
         environment.now = key.at;
         let node = &mut self.nodes[id.index()];
         if let Some(backlog) = &mut node.backlog
-            && !matches!(pending, Pending::Happening(_))
+            && !matches!(pending, Pending::Fault(_))
         {
             backlog.push((key, pending));
             return None;
@@ -296,7 +297,7 @@ impl World {
                 }
                 node.ask = None;
                 if let Some(mark) = self.host.request(id, 0) {
-                    let due = self.agenda.due(id).filter(|_| mark == Mark::Asked);
+                    let due = self.agenda.due(id).filter(|_| mark == Observation::Asked);
                     self.request(id, 0, mark, due);
                 }
             }
@@ -312,7 +313,7 @@ impl World {
                 }
             }
             Pending::Told(item) => self.happen(self.plan[item as usize].clone()),
-            Pending::Happening(item) => {
+            Pending::Fault(item) => {
                 let action = &self.plan[item as usize];
                 if (item as usize) < self.planned {
                     environment.close();
@@ -328,11 +329,11 @@ impl World {
     }
 
     /// The application makes a request, which may have been due earlier.
-    fn request(&mut self, id: NodeId, place: usize, mark: Mark, due: Option<Time>) {
+    fn request(&mut self, id: NodeId, place: usize, mark: Observation, due: Option<Time>) {
         let (node, environment) = (&mut self.nodes[id.index()], &mut self.environment);
         self.agenda.asked(id, mark);
         match mark {
-            Mark::Asked => node.outstanding = true,
+            Observation::Asked => node.outstanding = true,
             // Asked and finished at once, as far as serving goes.
             _ if mark.is_ask() => environment.close(),
             _ if std::mem::take(&mut node.outstanding) => environment.close(),
@@ -342,8 +343,8 @@ impl World {
         self.input(id, Event::Request(mark), Owner::Node(id), Stimulus::Ask(place));
         if let Some(due) = due {
             self.environment.trace.records.change(begun, |asked| asked.overdue(due));
-            if let Some(course) = &mut self.environment.course {
-                course.write_due(due);
+            if let Some(schedule) = &mut self.environment.schedule {
+                schedule.write_due(due);
             }
         }
         if self.nodes[id.index()].ask.is_none() {
@@ -425,14 +426,14 @@ impl World {
         let environment = &mut self.environment;
         if environment.writes() {
             environment.write(match what {
-                Stimulus::Ask(request) => What::Ask { node: id, request: request as u32 },
+                Stimulus::Ask(request) => Action::Ask { node: id, request: request as u32 },
                 Stimulus::Timer(timer) => {
-                    What::Timer { node: id, timer: format!("{:?}", self.host.timer(id, timer)) }
+                    Action::Timer { node: id, timer: format!("{:?}", self.host.timer(id, timer)) }
                 }
-                Stimulus::Suspect(peer) => What::Suspect { node: id, peer },
-                Stimulus::Restore(peer) => What::Trust { node: id, peer },
-                Stimulus::Join(sponsor) => What::Join { node: id, sponsor },
-                Stimulus::Leave => What::Leave(id),
+                Stimulus::Suspect(peer) => Action::Suspect { node: id, peer },
+                Stimulus::Restore(peer) => Action::Trust { node: id, peer },
+                Stimulus::Join(sponsor) => Action::Join { node: id, sponsor },
+                Stimulus::Leave => Action::Leave(id),
                 Stimulus::Message { .. } => unreachable!("a message arrives elsewhere"),
             });
         }
@@ -485,7 +486,7 @@ impl World {
         rule: impl FnOnce(&mut dyn Host, Turn<'_>, &mut dyn Outside) -> Ran,
     ) -> Ran {
         self.actor = id;
-        if self.environment.course.is_some() {
+        if self.environment.schedule.is_some() {
             return self.apply_decided(id, cause, rule);
         }
         let local = &mut self.nodes[id.index()];
@@ -506,8 +507,10 @@ impl World {
         let mut notices = std::mem::take(&mut self.environment.notices);
         for mark in notices.drain(..) {
             match mark {
-                Mark::Entered { .. } => self.environment.stats.entered += 1,
-                Mark::Lost if std::mem::take(&mut local.outstanding) => self.environment.close(),
+                Observation::Entered { .. } => self.environment.stats.entered += 1,
+                Observation::Lost if std::mem::take(&mut local.outstanding) => {
+                    self.environment.close()
+                }
                 _ => {}
             }
         }
@@ -517,7 +520,7 @@ impl World {
 
     /// Schedules what the application asks next, instead of whatever it was about to ask.
     fn look_ahead(&mut self, id: NodeId) {
-        if self.environment.course.as_ref().is_some_and(|course| !course.calendar) {
+        if self.environment.schedule.as_ref().is_some_and(|schedule| !schedule.calendar) {
             return;
         }
         let local = &mut self.nodes[id.index()];

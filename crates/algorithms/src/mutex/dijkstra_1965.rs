@@ -34,7 +34,9 @@
 //! and so does that of a process whose turn it is and that wants to enter.
 
 use conclave_protocol::claims::Check;
-use conclave_protocol::{Charge, Ctx, Entry, Model, Never, NodeId, Property, Protocol, Wrap};
+use conclave_protocol::{
+    BoundedCounter, Charge, Ctx, Entry, Model, Never, NodeId, Property, Protocol,
+};
 use serde::{Deserialize, Serialize};
 
 use super::support::shared_memory::{self, Memory, Msg, Register, Registers};
@@ -101,7 +103,7 @@ pub enum Step {
 /// How fencing tokens are counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Config {
-    wrap: Wrap,
+    wrap: BoundedCounter,
 }
 
 impl Protocol for Dijkstra1965 {
@@ -253,7 +255,7 @@ impl Step {
 pub static PLAIN: Entry<Dijkstra1965> =
     Entry::new("mutex/dijkstra-1965", "Dijkstra 1965", |setup| {
         shared_memory::check(setup)?;
-        Ok(Config { wrap: Wrap::of(setup)? })
+        Ok(Config { wrap: BoundedCounter::of(setup)? })
     })
     .summary("shared memory: take the turn from who does not want it, then see who else is in")
     .source("Dijkstra. Solution of a problem in concurrent programming control. CACM 8(9), 1965")
@@ -271,7 +273,7 @@ pub static PLAIN: Entry<Dijkstra1965> =
             "who has just left has the turn, and enters again before those that wait",
         ),
     ])
-    .options(&[Wrap::OPTION])
+    .options(&[BoundedCounter::OPTION])
     .clients(shared_memory::clients)
     .claims(&[
         Check::new(3, FREE).requests(2),

@@ -58,8 +58,8 @@ use std::collections::VecDeque;
 use conclave_protocol::claims::Check;
 use conclave_protocol::theory::{Case, DISTANCES, Fits, Further, SIZES};
 use conclave_protocol::{
-    Channels, Charge, Ctx, Entry, Links, Model, Never, NodeId, NodeSet, Property, Protocol, Setup,
-    Topology, Unfit, Wrap,
+    BoundedCounter, Channels, Charge, Ctx, Entry, Links, Model, Never, NodeId, NodeSet, Property,
+    Protocol, Setup, Topology, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
@@ -119,7 +119,7 @@ pub struct Config {
     /// Rules 6 to 8 apply.
     restart: bool,
     /// How entries are counted.
-    wrap: Wrap,
+    wrap: BoundedCounter,
     mutation: Option<Mutation>,
 }
 
@@ -310,7 +310,7 @@ pub static PLAIN: Entry<RaymondTree> = Entry::new("mutex/raymond-tree", "Raymond
         "p1 waits and passes the token on to p2, and p2 leaves and enters again before p1's \
          request, following the token, arrives",
     )])
-    .options(&[HOLDER, Wrap::OPTION])
+    .options(&[HOLDER, BoundedCounter::OPTION])
     .claims(&[
         Check::new(3, LOCK).requests(2),
         Check::new(4, LOCK),
@@ -333,7 +333,7 @@ pub static PLAIN: Entry<RaymondTree> = Entry::new("mutex/raymond-tree", "Raymond
     ]);
 
 fn config(setup: &Setup) -> Result<Config, Unfit> {
-    let (holder, wrap) = (super::holder(setup)?, Wrap::of(setup)?);
+    let (holder, wrap) = (super::holder(setup)?, BoundedCounter::of(setup)?);
     Ok(Config { holder, restart: false, wrap, mutation: None })
 }
 

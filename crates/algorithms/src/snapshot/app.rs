@@ -1,6 +1,8 @@
 //! The applications that snapshots are taken of, one of which is chosen by name.
 
-use conclave_protocol::{Charge, Ctx, Effect, Mark, Marked, Never, NodeId, Protocol, Whole};
+use conclave_protocol::{
+    Charge, Ctx, Effect, Never, NodeId, Observable, Observation, Protocol, Whole,
+};
 use serde::{Deserialize, Serialize};
 
 use super::bank::{self, Bank};
@@ -47,9 +49,9 @@ pub enum Timer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Notice(section::Notice);
 
-impl Marked for Notice {
-    fn mark(&self) -> Mark {
-        self.0.mark()
+impl Observable for Notice {
+    fn observation(&self) -> Observation {
+        self.0.observation()
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use conclave_protocol::{Charge, Ctx, Effect, Mark, Marked, Never, NodeId, Protocol};
+use conclave_protocol::{Charge, Ctx, Effect, Never, NodeId, Observable, Observation, Protocol};
 use serde::{Deserialize, Serialize};
 
 use crate::mutex::{self, Request};
@@ -53,12 +53,12 @@ pub enum Timer<T> {
     App(T),
 }
 
-impl Marked for Notice {
-    fn mark(&self) -> Mark {
+impl Observable for Notice {
+    fn observation(&self) -> Observation {
         match self {
-            Self::Asks => Mark::Asked,
-            Self::Leaves => Mark::Left,
-            Self::App(notice) => notice.mark(),
+            Self::Asks => Observation::Asked,
+            Self::Leaves => Observation::Left,
+            Self::App(notice) => notice.observation(),
         }
     }
 }

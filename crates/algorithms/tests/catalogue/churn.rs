@@ -8,9 +8,7 @@ use std::collections::BTreeSet;
 use crate::support::{T, at, simulate, topology, verdict};
 use conclave_algorithms::catalogue;
 use conclave_protocol::{Algorithm, Crashes, Family, NodeId, Property, Ranks, Setup};
-use conclave_sim::{
-    Action, Arrivals, Ask, Delay, Faults, Outcome, Rng, RunSpec, Tracing, Workload,
-};
+use conclave_sim::{Arrivals, Ask, Delay, Fault, Faults, Outcome, Rng, RunSpec, Tracing, Workload};
 use libtest_mimic::{Failed, Trial};
 
 /// How many different runs each election has …
@@ -77,14 +75,14 @@ fn members_agree(spec: &RunSpec, outcome: &Outcome, seed: u64) -> Result<(), Fai
     let mut members: BTreeSet<NodeId> = (0..first).map(NodeId).collect();
     for happening in &spec.faults.plan {
         match happening.action {
-            Action::Join { node, .. } => members.insert(node),
-            Action::Leave(node) => members.remove(&node),
+            Fault::Join { node, .. } => members.insert(node),
+            Fault::Leave(node) => members.remove(&node),
             _ => false,
         };
     }
-    members.retain(|&node| outcome.trace.beliefs().is_live(node));
+    members.retain(|&node| outcome.trace.leaders().is_live(node));
     let best = Ranks::new(&spec.setup.attributes).best(members.iter().copied());
-    let leader = |node| outcome.trace.beliefs().leader_of(node).map(|(leader, _)| leader);
+    let leader = |node| outcome.trace.leaders().leader_of(node).map(|(leader, _)| leader);
     match members.iter().find(|&&node| leader(node) != best) {
         None => Ok(()),
         Some(&node) => {
@@ -146,22 +144,22 @@ fn troubled(entry: &dyn Algorithm, seed: u64) -> RunSpec {
             if members && up[here] && rng.below(2) == 0 {
                 let node = NodeId(node);
                 let action = match inside[here] {
-                    false => Action::Join { node, sponsor: NodeId(spared) },
-                    true if node.0 != spared => Action::Leave(node),
+                    false => Fault::Join { node, sponsor: NodeId(spared) },
+                    true if node.0 != spared => Fault::Leave(node),
                     true => continue,
                 };
                 inside[here] = !inside[here];
                 faults = faults.with(when, action);
             } else if !up[here] && model.crashes >= Crashes::Recover {
                 up[here] = true;
-                faults = faults.with(when, Action::Recover(NodeId(node)));
+                faults = faults.with(when, Fault::Recover(NodeId(node)));
             } else if up[here]
                 && model.crashes > Crashes::None
                 && node != spared
                 && crowd > n / 2 + 1
             {
                 up[here] = false;
-                faults = faults.with(when, Action::Crash(NodeId(node)));
+                faults = faults.with(when, Fault::Crash(NodeId(node)));
             }
         }
         // Whoever stays calls, in the middle of it.

@@ -15,7 +15,7 @@ use conclave_algorithms::mutex::{
 };
 use conclave_check::{CheckSpec, Progress, Report, Stop, Verdict, Violation};
 use conclave_lab::claims::{self, Check, Expected, Size};
-use conclave_protocol::{Decision, Entry, Info, Mark, Property};
+use conclave_protocol::{Decision, Entry, Info, Observation, Property};
 use conclave_sim::{End, Event, RunSpec, Tracing};
 use libtest_mimic::{Failed, Trial};
 
@@ -104,13 +104,13 @@ fn go_round(
     let (mut waiting, mut entered) = (BTreeSet::new(), BTreeSet::new());
     for (place, record) in outcome.trace.records.iter().enumerate() {
         match record.event() {
-            Event::Request(Mark::Asked) if place < before => {
+            Event::Request(Observation::Asked) if place < before => {
                 waiting.insert(record.node);
             }
-            Event::Notice(Mark::Entered { .. }) if place < before => {
+            Event::Notice(Observation::Entered { .. }) if place < before => {
                 waiting.remove(&record.node);
             }
-            Event::Notice(Mark::Entered { .. }) => {
+            Event::Notice(Observation::Entered { .. }) => {
                 entered.insert(record.node);
             }
             _ => {}

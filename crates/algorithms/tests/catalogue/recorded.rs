@@ -10,7 +10,7 @@ use crate::support::{
 };
 use conclave_algorithms::catalogue;
 use conclave_protocol::{Algorithm, Asking, Channels, Family, NodeId, Setup};
-use conclave_sim::{Action, Arrivals, Outcome, Rate, Rng, RunSpec, Then, Trace, Tracing};
+use conclave_sim::{Arrivals, Fault, Outcome, Rate, Rng, RunSpec, Then, Trace, Tracing};
 use libtest_mimic::{Failed, Trial};
 
 /// Rings on which a single node left may send itself one message after the other, all in one step,
@@ -77,8 +77,8 @@ fn within(entry: &dyn Algorithm, spec: &mut RunSpec) {
     if model.partitions {
         let groups = vec![vec![NodeId(0)], (1..spec.setup.n()).map(NodeId).collect()];
         spec.faults = std::mem::take(&mut spec.faults)
-            .with(at(5), Action::Partition(groups))
-            .with(at(20), Action::Heal);
+            .with(at(5), Fault::Partition(groups))
+            .with(at(20), Fault::Heal);
     }
 }
 
@@ -88,16 +88,16 @@ fn go_wild(spec: &mut RunSpec) {
     let n = u64::from(spec.setup.n());
     let mut node = || NodeId(rng.below(n) as u32);
     let plan = [
-        (at(2), Action::Reset(node())),
-        (at(3), Action::Partition(vec![vec![node()]])),
-        (at(4), Action::Pause(node())),
-        (at(6), Action::Heal),
-        (at(6), Action::Crash(node())),
-        (at(9), Action::RecoverEmpty(node())),
-        (at(9), Action::Leave(node())),
-        (at(12), Action::Resume(node())),
-        (at(30), Action::Suspect { node: NodeId(0), peer: NodeId(1) }),
-        (at(30), Action::Trust { node: NodeId(1), peer: NodeId(0) }),
+        (at(2), Fault::Reset(node())),
+        (at(3), Fault::Partition(vec![vec![node()]])),
+        (at(4), Fault::Pause(node())),
+        (at(6), Fault::Heal),
+        (at(6), Fault::Crash(node())),
+        (at(9), Fault::RecoverEmpty(node())),
+        (at(9), Fault::Leave(node())),
+        (at(12), Fault::Resume(node())),
+        (at(30), Fault::Suspect { node: NodeId(0), peer: NodeId(1) }),
+        (at(30), Fault::Trust { node: NodeId(1), peer: NodeId(0) }),
     ];
     for ((when, action), nano) in plan.into_iter().zip(0..) {
         // No two at one moment.

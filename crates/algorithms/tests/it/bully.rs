@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use crate::support::{T, at, costs, nodes, random_election, verdict};
 use conclave_algorithms::election::bully::{Bully, IMMEDIATE, PLAIN, RECOVERY};
-use conclave_protocol::{Entry, Mark, NodeId, Property, Setup, Time, Topology};
-use conclave_sim::{Action, Arrivals, Ask, Event, Faults, Outcome, Rng, RunSpec, Workload};
+use conclave_protocol::{Entry, NodeId, Observation, Property, Setup, Time, Topology};
+use conclave_sim::{Arrivals, Ask, Event, Fault, Faults, Outcome, Rng, RunSpec, Workload};
 
 const PROMISES: [Property; 3] = [Property::OneLeader, Property::LeaderKnown, Property::BestLeads];
 
@@ -23,7 +23,7 @@ fn call(n: u32, dead: &[u32], caller: u32, mode: &str) -> RunSpec {
     let setup = Setup::new(Topology::complete(n)).with("mode", mode);
     let mut spec = RunSpec::new(&PLAIN.info, setup);
     for &node in dead {
-        spec.faults = spec.faults.with(Time::ZERO, Action::Crash(NodeId(node)));
+        spec.faults = spec.faults.with(Time::ZERO, Fault::Crash(NodeId(node)));
     }
     let calls = vec![Ask { node: NodeId(caller), at: at(CALL), hold: None }];
     spec.workload = Workload { arrivals: Arrivals::Plan(calls), ..Workload::idle() };
@@ -39,7 +39,9 @@ fn messages(outcome: &Outcome) -> [u64; 3] {
 /// Who follows whom from when on, in the order of the notices.
 fn followings(outcome: &Outcome) -> Vec<(Time, u32, u32)> {
     let follows = |record: &conclave_sim::Record| match record.event() {
-        Event::Notice(Mark::Follows { leader, .. }) => Some((record.at, record.node.0, leader.0)),
+        Event::Notice(Observation::Follows { leader, .. }) => {
+            Some((record.at, record.node.0, leader.0))
+        }
         _ => None,
     };
     outcome.trace.records.iter().filter_map(follows).collect()
@@ -171,7 +173,7 @@ fn each_side_of_a_partition_elects_its_own() {
     // The nodes of the example are 1 to 5.
     let mut spec = call(6, &[0], 1, "probing");
     let groups = vec![nodes([1, 2, 3]).to_vec(), nodes([4, 5]).to_vec()];
-    spec.faults = spec.faults.with(at(1), Action::Partition(groups));
+    spec.faults = spec.faults.with(at(1), Fault::Partition(groups));
     let Arrivals::Plan(calls) = &mut spec.workload.arrivals else { unreachable!("a plan") };
     calls.push(Ask { node: NodeId(4), at: at(CALL), hold: None });
     let outcome = simulate(&spec);
@@ -185,7 +187,7 @@ fn each_side_of_a_partition_elects_its_own() {
 fn after_a_partition_a_call_reunites_everybody_under_the_top() {
     let mut spec = call(6, &[0], 1, "probing");
     let groups = vec![nodes([1, 2, 3]).to_vec(), nodes([4, 5]).to_vec()];
-    spec.faults = spec.faults.with(at(1), Action::Partition(groups)).with(at(60), Action::Heal);
+    spec.faults = spec.faults.with(at(1), Fault::Partition(groups)).with(at(60), Fault::Heal);
     let Arrivals::Plan(calls) = &mut spec.workload.arrivals else { unreachable!("a plan") };
     // The lower side elects more often, and its counter is ahead.
     for t in [10, 20, 30] {
@@ -199,17 +201,17 @@ fn after_a_partition_a_call_reunites_everybody_under_the_top() {
 #[test]
 fn a_lost_answer_makes_a_second_leader() {
     let mut spec = call(3, &[2], 0, "probing");
-    spec.faults = spec.faults.with(at(1), Action::Lose { label: "Answer".to_owned() });
+    spec.faults = spec.faults.with(at(1), Fault::Lose { label: "Answer".to_owned() });
     assert_eq!(announced(&simulate(&spec)), BTreeSet::from([0, 1]));
     // If the announcement is lost as well, both stay.
-    spec.faults = spec.faults.with(at(1), Action::Lose { label: "Coordinator".to_owned() });
+    spec.faults = spec.faults.with(at(1), Fault::Lose { label: "Coordinator".to_owned() });
     assert!(verdict(Property::OneLeader, &simulate(&spec), 1).is_violated());
 }
 
 #[test]
 fn who_answers_and_crashes_is_replaced_after_a_second_election() {
     let mut spec = call(3, &[2], 0, "probing");
-    spec.faults = spec.faults.with(at(CALL) + T * 3 / 2, Action::Crash(NodeId(1)));
+    spec.faults = spec.faults.with(at(CALL) + T * 3 / 2, Fault::Crash(NodeId(1)));
     let outcome = simulate(&spec);
     assert_promises(&outcome);
     // The answer comes after 2T, the outcome is overdue 5T later, and nobody answers for 2T more.
@@ -219,10 +221,8 @@ fn who_answers_and_crashes_is_replaced_after_a_second_election() {
 #[test]
 fn a_recovered_top_takes_over_and_a_recovered_other_learns_who_leads() {
     let mut spec = call(5, &[4, 2], 0, "probing");
-    spec.faults = spec
-        .faults
-        .with(at(40), Action::Recover(NodeId(2)))
-        .with(at(60), Action::Recover(NodeId(4)));
+    spec.faults =
+        spec.faults.with(at(40), Fault::Recover(NodeId(2))).with(at(60), Fault::Recover(NodeId(4)));
     let outcome = simulate(&spec);
     assert_promises(&outcome);
     let follows = followings(&outcome);
@@ -239,7 +239,7 @@ fn terms_grow_although_the_recovered_top_has_missed_some() {
     for t in [20, 30, 40] {
         calls.push(Ask { node: NodeId(2), at: at(t), hold: None });
     }
-    spec.faults = spec.faults.with(at(60), Action::Recover(NodeId(3)));
+    spec.faults = spec.faults.with(at(60), Fault::Recover(NodeId(3)));
     let outcome = simulate(&spec);
     assert_promises(&outcome);
     for node in 0..3 {
@@ -249,7 +249,7 @@ fn terms_grow_although_the_recovered_top_has_missed_some() {
             .iter()
             .filter(|record| record.node == NodeId(node))
             .filter_map(|record| match record.event() {
-                Event::Notice(Mark::Follows { epoch, .. }) => Some(epoch),
+                Event::Notice(Observation::Follows { epoch, .. }) => Some(epoch),
                 _ => None,
             })
             .collect();
@@ -285,7 +285,7 @@ fn the_outcome_does_not_depend_on_who_calls() {
             continue;
         }
         spec.workload = Workload { arrivals: Arrivals::Plan(calls), ..Workload::idle() };
-        spec.faults = Faults::none().with(Time::ZERO, Action::Crash(NodeId(5)));
+        spec.faults = Faults::none().with(Time::ZERO, Fault::Crash(NodeId(5)));
         assert_eq!(announced(&simulate(&spec)), BTreeSet::from([4]));
     }
 }
@@ -304,7 +304,7 @@ fn whoever_knows_to_be_the_highest_announces_itself_at_once() {
         let setup = || Setup::new(Topology::complete(n));
         // The leader has died, and the next one calls.
         let mut spec = variant(&IMMEDIATE, setup(), &[(n - 2, CALL)]);
-        spec.faults = Faults::none().with(Time::ZERO, Action::Crash(NodeId(n - 1)));
+        spec.faults = Faults::none().with(Time::ZERO, Fault::Crash(NodeId(n - 1)));
         let outcome = crate::support::simulate(&IMMEDIATE, &spec);
         assert_eq!(messages(&outcome), [0, 0, u64::from(n) - 2]);
         assert_eq!(turnaround(&outcome), T);
@@ -312,8 +312,8 @@ fn whoever_knows_to_be_the_highest_announces_itself_at_once() {
         // The highest of all restarts.
         let mut spec = variant(&IMMEDIATE, setup(), &[]);
         spec.faults = Faults::none()
-            .with(at(1), Action::Crash(NodeId(n - 1)))
-            .with(at(CALL), Action::Recover(NodeId(n - 1)));
+            .with(at(1), Fault::Crash(NodeId(n - 1)))
+            .with(at(CALL), Fault::Recover(NodeId(n - 1)));
         let outcome = crate::support::simulate(&IMMEDIATE, &spec);
         assert_eq!(messages(&outcome), [0, 0, u64::from(n) - 1]);
         assert_eq!(turnaround(&outcome), T);
@@ -325,16 +325,16 @@ fn whoever_knows_to_be_the_highest_announces_itself_at_once() {
 fn a_wrong_suspicion_makes_an_immediate_leader_beside_the_live_one() {
     let mut spec = variant(&IMMEDIATE, Setup::new(Topology::complete(3)), &[(2, 0)]);
     let [top, second] = [NodeId(2), NodeId(1)];
-    spec.faults = Faults::none().with(at(5), Action::Suspect { node: second, peer: top });
+    spec.faults = Faults::none().with(at(5), Fault::Suspect { node: second, peer: top });
     let outcome = crate::support::simulate(&IMMEDIATE, &spec);
     assert!(verdict(Property::OneLeader, &outcome, 1).is_violated());
-    assert_eq!(outcome.trace.beliefs().leaders().collect::<Vec<_>>(), [second, top]);
+    assert_eq!(outcome.trace.leaders().leaders().collect::<Vec<_>>(), [second, top]);
     // Once the mistake is seen, the election is repeated.
-    spec.faults = spec.faults.with(at(20), Action::Trust { node: second, peer: top });
+    spec.faults = spec.faults.with(at(20), Fault::Trust { node: second, peer: top });
     assert_promises(&crate::support::simulate(&IMMEDIATE, &spec));
     // Who asks those it suspects is not misled.
     let mut spec = variant(&PLAIN, Setup::new(Topology::complete(3)), &[(2, 0)]);
-    spec.faults = Faults::none().with(at(5), Action::Suspect { node: second, peer: top });
+    spec.faults = Faults::none().with(at(5), Fault::Suspect { node: second, peer: top });
     assert_promises(&simulate(&spec));
 }
 
@@ -351,10 +351,8 @@ fn a_leader_that_flaps_moves_leadership_each_time_unless_it_defers() {
         let mut spec = variant(&RECOVERY, setup, &[(0, 0)]);
         for cycle in 0..CYCLES {
             let (down, up) = (at(20 + 20 * cycle), at(30 + 20 * cycle));
-            spec.faults = spec
-                .faults
-                .with(down, Action::Crash(NodeId(4)))
-                .with(up, Action::Recover(NodeId(4)));
+            spec.faults =
+                spec.faults.with(down, Fault::Crash(NodeId(4))).with(up, Fault::Recover(NodeId(4)));
         }
         assert_eq!(spec.beyond(&RECOVERY.info), []);
         crate::support::simulate(&RECOVERY, &spec)
@@ -374,9 +372,8 @@ fn a_leader_that_flaps_moves_leadership_each_time_unless_it_defers() {
 fn to_ask_who_leads_takes_a_message_to_each_and_one_answer() {
     let setup = Setup::new(Topology::complete(6)).with("mode", "defer");
     let mut spec = variant(&RECOVERY, setup, &[]);
-    spec.faults = Faults::none()
-        .with(at(0), Action::Crash(NodeId(5)))
-        .with(at(30), Action::Recover(NodeId(5)));
+    spec.faults =
+        Faults::none().with(at(0), Fault::Crash(NodeId(5))).with(at(30), Fault::Recover(NodeId(5)));
     let Arrivals::Plan(calls) = &mut spec.workload.arrivals else { unreachable!("a plan") };
     calls.push(Ask { node: NodeId(4), at: at(10), hold: None });
     let outcome = crate::support::simulate(&RECOVERY, &spec);
@@ -412,11 +409,11 @@ fn who_comes_back_with_an_old_counter_and_a_low_id_leads_all_the_same() {
     let setup = Setup::new(Topology::complete(3)).with_attributes([9, 1, 2]);
     let mut spec = variant(&PLAIN, setup, &[(0, 0)]);
     spec.faults = Faults::none()
-        .with(at(10), Action::Crash(NodeId(0)))
-        .with(at(40), Action::Recover(NodeId(0)));
+        .with(at(10), Fault::Crash(NodeId(0)))
+        .with(at(40), Fault::Recover(NodeId(0)));
     let outcome = simulate(&spec);
     assert_promises(&outcome);
-    assert_eq!(outcome.trace.beliefs().leader_of(NodeId(2)), Some((NodeId(0), 2)));
+    assert_eq!(outcome.trace.leaders().leader_of(NodeId(2)), Some((NodeId(0), 2)));
 }
 
 /// A refusal of old news must not be taken for silence: found among nodes that come and go.
@@ -430,10 +427,10 @@ fn an_old_announcement_from_above_is_a_sign_of_life() {
     let moment = |nanos: u64| conclave_protocol::Time::from_nanos(nanos);
     let [p1, p2] = [NodeId(1), NodeId(2)];
     spec.faults = Faults::none()
-        .with(moment(7_142_857), Action::Crash(p2))
-        .with(moment(482_142_857), Action::Recover(p2))
-        .with(moment(487_285_714), Action::Crash(p1))
-        .with(moment(967_285_714), Action::Recover(p1));
+        .with(moment(7_142_857), Fault::Crash(p2))
+        .with(moment(482_142_857), Fault::Recover(p2))
+        .with(moment(487_285_714), Fault::Crash(p1))
+        .with(moment(967_285_714), Fault::Recover(p1));
     let call = |t| Ask { node: NodeId(0), at: at(t), hold: None };
     let arrivals = Arrivals::Plan([1, 489, 968].map(call).to_vec());
     spec.workload = Workload { arrivals, ..Workload::idle() };

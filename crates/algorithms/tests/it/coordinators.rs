@@ -11,7 +11,7 @@ use crate::support::{T, at, burst, costs, order, random_spec, simulate, verdict}
 use conclave_algorithms::mutex::{self, centralized, replicated_coordinator as replicated};
 use conclave_protocol::{Algorithm, Entry, Hosted, NodeId, Property, Setup, Time, Topology};
 use conclave_sim::{
-    Action, Arrivals, Ask, Delay, End, Event, Faults, JudgeLimits, Outcome, Rng, RunSpec, SlowLink,
+    Arrivals, Ask, Delay, End, Event, Fault, Faults, JudgeLimits, Outcome, Rng, RunSpec, SlowLink,
     Spread, Verdict, Workload, World, judge,
 };
 
@@ -64,7 +64,7 @@ fn resets(n: u32, mean: u64, end: u64, seed: u64) -> Faults {
     for node in (0..n).map(NodeId) {
         let mut t = rng.exponential(mean * 1_000_000);
         while t < end * 1_000_000 {
-            faults = faults.with(Time::from_nanos(t), Action::Reset(node));
+            faults = faults.with(Time::from_nanos(t), Fault::Reset(node));
             t += rng.exponential(mean * 1_000_000);
         }
     }

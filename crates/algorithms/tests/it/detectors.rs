@@ -11,9 +11,9 @@ use conclave_algorithms::detector::{
 };
 use conclave_algorithms::mutex::ricart_agrawala;
 use conclave_protocol::{
-    Detector, Entry, Info, Mark, Model, NodeId, Property, Setup, Time, Timing, Topology,
+    Detector, Entry, Info, Model, NodeId, Observation, Property, Setup, Time, Timing, Topology,
 };
-use conclave_sim::{Action, Delay, Event, Outcome, Quality, Rng, RunSpec, SlowLink};
+use conclave_sim::{Delay, DetectorMetrics, Event, Fault, Outcome, Rng, RunSpec, SlowLink};
 
 fn setup(n: u32) -> Setup {
     Setup::new(Topology::complete(n))
@@ -30,7 +30,7 @@ fn calm<P: detector::Algorithm>(entry: &Entry<P>, setup: Setup, t: u64) -> RunSp
 /// Every suspicion: when, whose, of whom.
 fn suspicions(outcome: &Outcome) -> Vec<(Time, NodeId, NodeId)> {
     let suspects = |record: &conclave_sim::Record| match record.event() {
-        Event::Notice(Mark::Suspects(peer)) => Some((record.at, record.node, peer)),
+        Event::Notice(Observation::Suspects(peer)) => Some((record.at, record.node, peer)),
         _ => None,
     };
     outcome.trace.records.iter().filter_map(suspects).collect()
@@ -41,8 +41,8 @@ fn suspected_at_end(outcome: &Outcome) -> Vec<(u32, u32)> {
     let mut suspected = std::collections::BTreeSet::new();
     for record in &outcome.trace.records {
         match record.event() {
-            Event::Notice(Mark::Suspects(peer)) => suspected.insert((record.node.0, peer.0)),
-            Event::Notice(Mark::Trusts(peer)) => suspected.remove(&(record.node.0, peer.0)),
+            Event::Notice(Observation::Suspects(peer)) => suspected.insert((record.node.0, peer.0)),
+            Event::Notice(Observation::Trusts(peer)) => suspected.remove(&(record.node.0, peer.0)),
             Event::Crash => {
                 suspected.retain(|(node, _)| *node != record.node.0);
                 continue;
@@ -83,7 +83,7 @@ fn heartbeats_find_a_crash_within_a_delay_and_the_time_out() {
         spec.seed = seed;
         spec.delays = Delay::Uniform(T / 20, T).into();
         let crash = at(20) + T * (seed as u32 % 40) / 10;
-        spec.faults = spec.faults.with(crash, Action::Crash(NodeId(3)));
+        spec.faults = spec.faults.with(crash, Fault::Crash(NodeId(3)));
         let found = suspicions(&simulate(&heartbeat::PLAIN, &spec));
         assert_eq!(found.len(), 3, "no mistakes while delays keep the promise: {found:?}");
         // The interval is 2T and the time-out 3T.
@@ -166,7 +166,7 @@ fn a_peer_that_comes_back_is_trusted_and_given_more_time() {
     spec.delays.links.push(late);
     assert_eq!(suspicions(&simulate(&heartbeat::PLAIN, &spec)).len(), 1);
     let trusts = |record: &conclave_sim::Record| {
-        record.event() == Event::Notice(Mark::Trusts(from)) && record.node == to
+        record.event() == Event::Notice(Observation::Trusts(from)) && record.node == to
     };
     assert!(outcome.trace.records.iter().any(trusts));
 }
@@ -207,8 +207,9 @@ fn one_slow_message_makes_a_live_node_a_suspect<P: detector::Algorithm>(entry: &
     let outcome = simulate(entry, &spec);
     assert_eq!(suspicions(&outcome), [(at(12), to, from)]);
     assert!(verdict(Property::Accuracy, &outcome, 1).is_violated());
-    let trusts =
-        |record: &conclave_sim::Record| matches!(record.event(), Event::Notice(Mark::Trusts(_)));
+    let trusts = |record: &conclave_sim::Record| {
+        matches!(record.event(), Event::Notice(Observation::Trusts(_)))
+    };
     assert!(!outcome.trace.records.iter().any(trusts));
 }
 
@@ -244,7 +245,7 @@ fn phi_accrual_costs_as_much_as_heartbeats() {
 #[test]
 fn after_regular_beats_phi_passes_the_line_at_the_mean_and_so_many_times_the_floor() {
     let mut spec = calm(&phi_accrual::PLAIN, setup(3), 400);
-    spec.faults = spec.faults.with(at(300) + T / 2, Action::Crash(NodeId(2)));
+    spec.faults = spec.faults.with(at(300) + T / 2, Fault::Crash(NodeId(2)));
     // The last beat arrives at 301; an interval is 2T, a tenth of it the floor, and φ = 8 is 5.612
     // deviations beyond the mean.
     let when = at(301) + T * 2 + Duration::from_nanos(200_000 * 5_612_002 / 1_000_000);
@@ -270,21 +271,24 @@ fn a_beat_that_is_late_now_and_then_is_a_mistake_of_phi_accrual_each_time_and_of
 }
 
 /// The quality of a detector over exponential delays, in 40 runs with a crash each.
-fn in_exponential_delays<P: detector::Algorithm>(entry: &Entry<P>, setup: &Setup) -> Quality {
+fn in_exponential_delays<P: detector::Algorithm>(
+    entry: &Entry<P>,
+    setup: &Setup,
+) -> DetectorMetrics {
     let runs = (0..40).map(|seed| {
         let mut spec = calm(entry, setup.clone(), 600);
         spec.seed = seed;
         spec.delays = Delay::Exponential(T).into();
         let crash = at(500) + T * (seed as u32 % 20) / 10;
-        spec.faults = spec.faults.with(crash, Action::Crash(NodeId(3)));
-        Quality::of(&simulate(entry, &spec).trace)
+        spec.faults = spec.faults.with(crash, Fault::Crash(NodeId(3)));
+        DetectorMetrics::of(&simulate(entry, &spec).trace)
     });
-    runs.reduce(Quality::and).expect("there are runs")
+    runs.reduce(DetectorMetrics::and).expect("there are runs")
 }
 
 #[test]
 fn a_higher_line_takes_longer_and_is_wrong_less_often() {
-    let mut before: Option<Quality> = None;
+    let mut before: Option<DetectorMetrics> = None;
     for line in [1, 2, 4, 8] {
         let quality = in_exponential_delays(&phi_accrual::PLAIN, &setup(4).with("phi", line));
         assert_eq!(quality.missed(), 0);
@@ -335,7 +339,7 @@ fn heartbeats_on_a_ring_find_a_crash_within_two_delays_and_the_time_out() {
         spec.seed = seed;
         spec.delays = Delay::Uniform(T / 20, T).into();
         let crash = at(20) + T * (seed as u32 % 40) / 10;
-        spec.faults = spec.faults.with(crash, Action::Crash(NodeId(1)));
+        spec.faults = spec.faults.with(crash, Fault::Crash(NodeId(1)));
         let outcome = simulate(&heartbeat_ring::PLAIN, &spec);
         let found = suspicions(&outcome);
         assert_eq!(found.len(), n as usize - 1, "no mistakes: {found:?}");
@@ -348,7 +352,7 @@ fn heartbeats_on_a_ring_find_a_crash_within_two_delays_and_the_time_out() {
 fn neighbours_on_a_ring_that_crash_together_are_found_one_after_the_other() {
     let mut spec = calm(&heartbeat_ring::PLAIN, setup(6), 60);
     for node in nodes([2, 3, 4]) {
-        spec.faults = spec.faults.with(at(20) + T / 2, Action::Crash(node));
+        spec.faults = spec.faults.with(at(20) + T / 2, Fault::Crash(node));
     }
     let found = suspicions(&simulate(&heartbeat_ring::PLAIN, &spec));
     let by_successor = found.iter().filter(|(_, node, _)| *node == NodeId(5));
@@ -386,9 +390,9 @@ fn who_comes_back_to_the_ring_with_nothing_is_trusted_and_told_who_is_dead() {
     let mut spec = calm(&heartbeat_ring::PLAIN, setup(5), 100);
     spec.faults = spec
         .faults
-        .with(at(20), Action::Crash(NodeId(1)))
-        .with(at(22), Action::Crash(NodeId(2)))
-        .with(at(60), Action::RecoverEmpty(NodeId(1)));
+        .with(at(20), Fault::Crash(NodeId(1)))
+        .with(at(22), Fault::Crash(NodeId(2)))
+        .with(at(60), Fault::RecoverEmpty(NodeId(1)));
     let outcome = simulate(&heartbeat_ring::PLAIN, &spec);
     assert_eq!(suspected_at_end(&outcome), [(0, 2), (1, 2), (3, 2), (4, 2)]);
     let told = suspicions(&outcome).into_iter().find(|(_, node, _)| *node == NodeId(1));
@@ -399,7 +403,7 @@ fn who_comes_back_to_the_ring_with_nothing_is_trusted_and_told_who_is_dead() {
 fn the_parts_of_a_ring_that_a_partition_broke_never_find_each_other_again() {
     let parted = |mut spec: RunSpec| {
         let parts = vec![nodes([0, 1]).to_vec(), nodes([2, 3]).to_vec()];
-        spec.faults = spec.faults.with(at(20), Action::Partition(parts)).with(at(60), Action::Heal);
+        spec.faults = spec.faults.with(at(20), Fault::Partition(parts)).with(at(60), Fault::Heal);
         spec
     };
     let outcome =
@@ -434,7 +438,7 @@ fn a_job_may_take_longer_than_any_time_out() {
 #[test]
 fn who_crashes_over_a_job_is_found_by_the_next_question() {
     let mut spec = calm(&busy_or_dead::PLAIN, setup(2).with("work", 50), 100);
-    spec.faults = spec.faults.with(at(12), Action::Crash(NodeId(1)));
+    spec.faults = spec.faults.with(at(12), Fault::Crash(NodeId(1)));
     // It answers the question of 10 at 11, and that of 15 never.
     let outcome = simulate(&busy_or_dead::PLAIN, &spec);
     assert_eq!(suspicions(&outcome), [(at(17), NodeId(0), NodeId(1))]);

@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::support::{T, at, costs, nodes, order, random_crashes, random_spec, simulate, verdict};
 use conclave_algorithms::election::bully;
 use conclave_algorithms::mutex::centralized_failover::{Coordinator, NO_LEASE, PLAIN};
-use conclave_protocol::{Algorithm, Entry, Mark, NodeId, Property, Setup, Time, Topology};
+use conclave_protocol::{Algorithm, Entry, NodeId, Observation, Property, Setup, Time, Topology};
 use conclave_sim::{
-    Action, Arrivals, Ask, Event, JudgeLimits, Outcome, Rng, RunSpec, Workload, judge,
+    Arrivals, Ask, Event, Fault, JudgeLimits, Outcome, Rng, RunSpec, Workload, judge,
 };
 
 /// Λ, by default.
@@ -106,12 +106,12 @@ fn a_perfect_detector_makes_up_for_leases() {
 fn when_the_coordinator_crashes_the_holder_stays_inside_and_the_waiting_follow() {
     // Coordinator p3 is in office after the first entry.
     let mut spec = plan(&PLAIN, setup(4), &[(2, 0, 1), (0, 30, 60), (1, 40, 1)]);
-    spec.faults = spec.faults.with(at(50), Action::Crash(NodeId(3)));
+    spec.faults = spec.faults.with(at(50), Fault::Crash(NodeId(3)));
     let outcome = simulate(&PLAIN, &spec);
     assert_all(&outcome, "coordinator");
     assert_eq!(order(&outcome), [2, 0, 1]);
-    assert_eq!(has(&outcome, 0, Event::Notice(Mark::Lost)), None, "its lease went on");
-    let left = has(&outcome, 0, Event::Request(Mark::Left)).expect("it left");
+    assert_eq!(has(&outcome, 0, Event::Notice(Observation::Lost)), None, "its lease went on");
+    let left = has(&outcome, 0, Event::Request(Observation::Left)).expect("it left");
     assert_eq!(left, entered(&outcome, 0) + T * 60);
     assert_eq!(entered(&outcome, 1), left + T * 2);
 }
@@ -120,7 +120,7 @@ fn when_the_coordinator_crashes_the_holder_stays_inside_and_the_waiting_follow()
 fn when_the_holder_crashes_its_lease_runs_out() {
     let mut spec = plan(&PLAIN, setup(4), &[(2, 0, 1), (0, 30, 500), (1, 40, 1)]);
     let crash = at(75);
-    spec.faults = spec.faults.with(crash, Action::Crash(NodeId(0)));
+    spec.faults = spec.faults.with(crash, Fault::Crash(NodeId(0)));
     let outcome = simulate(&PLAIN, &spec);
     assert_all(&outcome, "holder");
     // The lease, ε, and the way of the grant.
@@ -134,7 +134,7 @@ fn when_both_crash_the_new_coordinator_waits_for_a_lease_it_knows_nothing_of() {
     let mut spec = plan(&PLAIN, setup(4), &[(2, 0, 1), (0, 30, 500), (1, 40, 1)]);
     let crash = at(75);
     spec.faults =
-        spec.faults.with(crash, Action::Crash(NodeId(0))).with(crash, Action::Crash(NodeId(3)));
+        spec.faults.with(crash, Fault::Crash(NodeId(0))).with(crash, Fault::Crash(NodeId(3)));
     let outcome = simulate(&PLAIN, &spec);
     assert_all(&outcome, "both");
     let wait = entered(&outcome, 1) - crash;
@@ -145,10 +145,10 @@ fn when_both_crash_the_new_coordinator_waits_for_a_lease_it_knows_nothing_of() {
 #[test]
 fn a_holder_that_cannot_renew_is_told_to_stop_before_the_next_enters() {
     let mut spec = plan(&PLAIN, setup(3), &[(1, 0, 1), (0, 30, 500), (1, 40, 1)]);
-    spec.faults = spec.faults.with(at(31), Action::Lose { label: "Renewed".to_owned() });
+    spec.faults = spec.faults.with(at(31), Fault::Lose { label: "Renewed".to_owned() });
     let outcome = simulate(&PLAIN, &spec);
     assert!(verdict(Property::Exclusion, &outcome, 1).held());
-    let lost = has(&outcome, 0, Event::Notice(Mark::Lost)).expect("it was revoked");
+    let lost = has(&outcome, 0, Event::Notice(Observation::Lost)).expect("it was revoked");
     assert_eq!(lost, entered(&outcome, 0) + T * (LEASE - 1));
     assert_eq!(order(&outcome), [1, 0, 1]);
 }
@@ -173,9 +173,9 @@ fn paused_holder(entry: &Entry<Coordinator<bully::Bully>>) -> Outcome {
     let mut spec = plan(entry, setup(3), &asks);
     spec.faults = spec
         .faults
-        .with(at(40), Action::Pause(NodeId(0)))
-        .with(at(43), Action::Suspect { node: NodeId(2), peer: NodeId(0) })
-        .with(at(50), Action::Resume(NodeId(0)));
+        .with(at(40), Fault::Pause(NodeId(0)))
+        .with(at(43), Fault::Suspect { node: NodeId(2), peer: NodeId(0) })
+        .with(at(50), Fault::Resume(NodeId(0)));
     simulate(entry, &spec)
 }
 
@@ -205,9 +205,9 @@ fn paused_holder_in_a_failover(entry: &Entry<Coordinator<bully::Bully>>) -> Outc
     let mut spec = plan(entry, setup(4), &asks);
     spec.faults = spec
         .faults
-        .with(at(33), Action::Pause(NodeId(0)))
-        .with(at(34), Action::Crash(NodeId(3)))
-        .with(at(47), Action::Resume(NodeId(0)));
+        .with(at(33), Fault::Pause(NodeId(0)))
+        .with(at(34), Fault::Crash(NodeId(3)))
+        .with(at(47), Fault::Resume(NodeId(0)));
     simulate(entry, &spec)
 }
 
@@ -222,7 +222,7 @@ fn a_new_coordinator_does_not_take_a_silent_holder_for_gone_before_its_lease_is_
 fn a_partition_makes_two_coordinators() {
     let mut spec = plan(&PLAIN, setup(4), &[(2, 0, 1), (0, 30, 300), (1, 40, 1)]);
     let groups = vec![nodes([0]).to_vec(), nodes([1, 2, 3]).to_vec()];
-    spec.faults = spec.faults.with(at(60), Action::Partition(groups));
+    spec.faults = spec.faults.with(at(60), Fault::Partition(groups));
     let outcome = simulate(&PLAIN, &spec);
     assert!(verdict(Property::Exclusion, &outcome, 1).is_violated());
 }
@@ -255,7 +255,7 @@ fn a_failover_costs_the_election_and_a_question_and_an_answer_per_node() {
         let mut spec = plan(&PLAIN, setup(n), &[(1, 0, 1), (0, 100, 1)]);
         // Nobody but p0, which gets no answer, notices.
         spec.detector = None;
-        spec.faults = spec.faults.with(at(90), Action::Crash(NodeId(n - 1)));
+        spec.faults = spec.faults.with(at(90), Fault::Crash(NodeId(n - 1)));
         let outcome = simulate(&PLAIN, &spec);
         assert_eq!(order(&outcome), [1, 0]);
         let sent = sent_since(&outcome, at(90));

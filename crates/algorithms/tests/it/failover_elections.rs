@@ -11,9 +11,9 @@ use conclave_algorithms::election::{self, chang_roberts, quorum_epoch, ring_list
 use conclave_algorithms::mutex::centralized_failover::{Config, PLAIN, QUORUM, config};
 use conclave_algorithms::mutex::{self, Coordinator};
 use conclave_protocol::{
-    Algorithm, Crashes, Entry, Info, Mark, Model, NodeId, Property, Setup, Time, Unfit,
+    Algorithm, Crashes, Entry, Info, Model, NodeId, Observation, Property, Setup, Time, Unfit,
 };
-use conclave_sim::{Action, Arrivals, Event, Faults, Outcome, Rng, RunSpec, Spread};
+use conclave_sim::{Arrivals, Event, Fault, Faults, Outcome, Rng, RunSpec, Spread};
 
 const SAFE: [Property; 2] = [Property::Exclusion, Property::FenceOrder];
 const LIVE: [Property; 2] = [Property::NoDeadlock, Property::NoStarvation];
@@ -37,8 +37,8 @@ fn entered(outcome: &Outcome, node: u32) -> Option<Time> {
 }
 
 /// p0, p1 and p2 on one side, p3 and p4 on the other.
-fn apart() -> Action {
-    Action::Partition(vec![nodes([0, 1, 2]).to_vec(), nodes([3, 4]).to_vec()])
+fn apart() -> Fault {
+    Fault::Partition(vec![nodes([0, 1, 2]).to_vec(), nodes([3, 4]).to_vec()])
 }
 
 /// Partitions of two parts at random moments, each healed before the next.
@@ -47,9 +47,9 @@ fn partitions(mut faults: Faults, n: u32, until: u64, rng: &mut Rng) -> Faults {
     while now < until {
         let sides = rng.below(1 << n);
         let side = |want: u64| (0..n).filter(|i| sides >> i & 1 == want).map(NodeId).collect();
-        faults = faults.with(at(now), Action::Partition(vec![side(0), side(1)]));
+        faults = faults.with(at(now), Fault::Partition(vec![side(0), side(1)]));
         now += 1 + rng.below(120);
-        faults = faults.with(at(now), Action::Heal);
+        faults = faults.with(at(now), Fault::Heal);
         now += 1 + rng.below(120);
     }
     faults
@@ -111,7 +111,7 @@ fn with_a_majority_up_and_the_network_whole_everybody_is_served() {
         // A minority stays down.
         for node in 0..(n - 1) / 2 {
             let when = at(rng.below(100));
-            spec.faults = spec.faults.with(when, Action::Crash(NodeId(node)));
+            spec.faults = spec.faults.with(when, Fault::Crash(NodeId(node)));
         }
         spec.faults = partitions(spec.faults, n, 300, &mut rng);
         spec.until = at(20_000);
@@ -137,18 +137,16 @@ fn a_partition_makes_two_coordinators_unless_a_majority_elects_them() {
     let whole = simulate(&QUORUM, &cut_off(&QUORUM));
     assert_held(&whole, &SAFE, "by majority");
     // p4 steps down, p3's lease ends, and only then somebody enters on the other side.
-    let lost = whole
-        .trace
-        .records
-        .iter()
-        .find(|record| record.node == NodeId(3) && record.event() == Event::Notice(Mark::Lost));
+    let lost = whole.trace.records.iter().find(|record| {
+        record.node == NodeId(3) && record.event() == Event::Notice(Observation::Lost)
+    });
     let lost = lost.expect("its lease ended").at;
     assert!(lost <= at(60 + 14 + 20), "{lost:?}");
     assert!(entered(&whole, 0).expect("p0 has a majority on its side") > lost);
     assert_eq!(order(&whole), [4, 3, 0], "and p4 has none");
     // Once the network is whole, p4 is served, too.
     let mut spec = cut_off(&QUORUM);
-    spec.faults = spec.faults.with(at(300), Action::Heal);
+    spec.faults = spec.faults.with(at(300), Fault::Heal);
     spec.until = at(2_000);
     assert_eq!(order(&simulate(&QUORUM, &spec)), [4, 3, 0, 4]);
 }
@@ -165,7 +163,7 @@ fn without_leases_a_majority_is_safe_and_waits_for_whom_it_cannot_reach() {
     assert_eq!((order(&outcome), entered(&outcome, 0)), (vec![4, 3], None));
     // Those on the other side go on when everybody is back.
     let mut spec = cut_off(&entry);
-    spec.faults = spec.faults.with(at(300), Action::Heal);
+    spec.faults = spec.faults.with(at(300), Fault::Heal);
     spec.until = at(3_000);
     let outcome = run(&entry, &spec);
     assert_held(&outcome, &SAFE, "without leases, healed");
@@ -176,7 +174,7 @@ fn without_leases_a_majority_is_safe_and_waits_for_whom_it_cannot_reach() {
 fn without_a_majority_nobody_is_served() {
     let mut spec = asking(&QUORUM, complete(3), &[(0, 100, 1)]);
     spec.faults =
-        Faults::none().with(at(0), Action::Crash(NodeId(1))).with(at(0), Action::Crash(NodeId(2)));
+        Faults::none().with(at(0), Fault::Crash(NodeId(1))).with(at(0), Fault::Crash(NodeId(2)));
     spec.until = at(5_000);
     let outcome = simulate(&QUORUM, &spec);
     assert!(LIVE.iter().all(|&property| verdict(property, &outcome, 1).is_violated()));

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::support::{T, at, costs, simulate, slow, verdict};
 use conclave_algorithms::election::{tree_mattern, wireless_tree};
-use conclave_protocol::{Algorithm, Mark, NodeId, Property, Setup, Time, Topology};
+use conclave_protocol::{Algorithm, NodeId, Observation, Property, Setup, Time, Topology};
 use conclave_sim::{
-    Action, Arrivals, Ask, Delay, Event, Faults, Outcome, Rng, RunSpec, Tracing, Workload, shape,
+    Arrivals, Ask, Delay, Event, Fault, Faults, Outcome, Rng, RunSpec, Tracing, Workload, shape,
 };
 
 const PROMISES: [Property; 4] =
@@ -97,7 +97,7 @@ fn each_further_call_is_a_further_election() {
     assert_eq!(outcome.stats.sent, 2 * (3 * 20 + 1 - 4) + (3 * 20 + 2 - 4));
     assert_promises(&outcome, "trees");
     let epochs: BTreeSet<u64> =
-        outcome.trace.beliefs().followers().map(|(.., epoch)| epoch).collect();
+        outcome.trace.leaders().followers().map(|(.., epoch)| epoch).collect();
     assert_eq!(epochs, BTreeSet::from([3]));
 
     let mut spec = call(&wireless_tree::PLAIN, tree, []);
@@ -129,10 +129,10 @@ fn later_elections_do_not_need_the_order_of_messages_either() {
 #[test]
 fn a_crash_leaves_a_tree_without_a_leader() {
     let mut spec = call(&tree_mattern::PLAIN, Topology::line(4), [0]);
-    spec.faults = Faults::none().with(at(1), Action::Crash(NodeId(2)));
+    spec.faults = Faults::none().with(at(1), Fault::Crash(NodeId(2)));
     let outcome = simulate(&tree_mattern::PLAIN, &spec);
     assert!(verdict(Property::LeaderKnown, &outcome, 1).is_violated());
-    assert_eq!(outcome.trace.beliefs().followers().count(), 0);
+    assert_eq!(outcome.trace.leaders().followers().count(), 0);
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn the_example_with_ten_nodes_grows_its_tree_and_elects_h() {
     let outcome = simulate(&wireless_tree::PLAIN, &example());
     assert_eq!(counted(&outcome, ["Election", "Ack", "Leader"]), [17, 17, 9]);
     assert_promises(&outcome, "the example");
-    assert!(outcome.trace.beliefs().followers().all(|(_, leader, _)| name(leader) == 'h'));
+    assert!(outcome.trace.leaders().followers().all(|(_, leader, _)| name(leader) == 'h'));
 
     let (mut parents, mut reports) = (BTreeMap::new(), Vec::new());
     for record in &outcome.trace.records {
@@ -253,7 +253,7 @@ fn crashes(n: u32, most: u64, rng: &mut Rng) -> Faults {
     for _ in 0..rng.below(most + 1) {
         let node = NodeId(rng.below(u64::from(n)) as u32);
         let when = Time::ZERO + T * rng.below(300) as u32 / 10;
-        faults = faults.with(when, Action::Crash(node));
+        faults = faults.with(when, Fault::Crash(node));
     }
     faults
 }
@@ -289,7 +289,7 @@ fn crashes_that_leave_the_network_connected_are_survived() {
         spec.delays = Delay::Uniform(T / 20, T * 4).into();
         let victim = NodeId((last + 1 + rng.below(u64::from(n) - 1) as u32) % n);
         let when = Time::ZERO + T * rng.below(300) as u32 / 10;
-        spec.faults = Faults::none().with(when, Action::Crash(victim));
+        spec.faults = Faults::none().with(when, Fault::Crash(victim));
         spec.seed = seed;
         assert_promises(&simulate(&wireless_tree::PLAIN, &spec), &format!("ring, seed {seed}"));
     }
@@ -299,40 +299,40 @@ fn crashes_that_leave_the_network_connected_are_survived() {
 fn a_child_that_dies_is_not_waited_for_and_an_orphan_starts_anew() {
     // The child of the source dies before it has heard anything.
     let mut spec = call(&wireless_tree::PLAIN, Topology::complete(4), [0]);
-    spec.faults = Faults::none().with(at(0) + T / 2, Action::Crash(NodeId(3)));
+    spec.faults = Faults::none().with(at(0) + T / 2, Fault::Crash(NodeId(3)));
     let outcome = simulate(&wireless_tree::PLAIN, &spec);
     assert_promises(&outcome, "a child dies");
-    assert_eq!(outcome.trace.beliefs().leader_of(NodeId(0)), Some((NodeId(2), 1)));
+    assert_eq!(outcome.trace.leaders().leader_of(NodeId(0)), Some((NodeId(2), 1)));
     // The source dies: its orphans start elections of their own, and the largest is p3's.
-    spec.faults = Faults::none().with(at(0) + T / 2, Action::Crash(NodeId(0)));
+    spec.faults = Faults::none().with(at(0) + T / 2, Fault::Crash(NodeId(0)));
     let outcome = simulate(&wireless_tree::PLAIN, &spec);
     assert_promises(&outcome, "the source dies");
-    assert_eq!(outcome.trace.beliefs().leader_of(NodeId(1)), Some((NodeId(3), 2)));
+    assert_eq!(outcome.trace.leaders().leader_of(NodeId(1)), Some((NodeId(3), 2)));
 }
 
 #[test]
 fn a_dead_leader_is_replaced_by_its_neighbours_call() {
     let mut spec = call(&wireless_tree::PLAIN, Topology::grid(9), [0]);
-    spec.faults = Faults::none().with(at(50), Action::Crash(NodeId(8)));
+    spec.faults = Faults::none().with(at(50), Fault::Crash(NodeId(8)));
     let outcome = simulate(&wireless_tree::PLAIN, &spec);
     assert_promises(&outcome, "the leader dies");
-    assert_eq!(outcome.trace.beliefs().leader_of(NodeId(0)), Some((NodeId(7), 2)));
+    assert_eq!(outcome.trace.leaders().leader_of(NodeId(0)), Some((NodeId(7), 2)));
 }
 
 #[test]
 fn a_crash_that_splits_the_network_makes_two_leaders() {
     let mut spec = call(&wireless_tree::PLAIN, Topology::line(5), [0]);
-    spec.faults = Faults::none().with(at(50), Action::Crash(NodeId(2)));
+    spec.faults = Faults::none().with(at(50), Fault::Crash(NodeId(2)));
     spec.workload = calls([(0, 0), (0, 100), (4, 100)]);
     let outcome = simulate(&wireless_tree::PLAIN, &spec);
     assert!(verdict(Property::OneLeader, &outcome, 1).is_violated());
-    assert_eq!(outcome.trace.beliefs().leaders().collect::<Vec<_>>(), [NodeId(1), NodeId(4)]);
+    assert_eq!(outcome.trace.leaders().leaders().collect::<Vec<_>>(), [NodeId(1), NodeId(4)]);
 }
 
 #[test]
 fn without_a_failure_detector_a_crash_stops_the_election() {
     let mut spec = call(&wireless_tree::PLAIN, Topology::complete(3), [0]);
-    spec.faults = Faults::none().with(at(0) + T / 2, Action::Crash(NodeId(2)));
+    spec.faults = Faults::none().with(at(0) + T / 2, Fault::Crash(NodeId(2)));
     spec.detector = None;
     let outcome = simulate(&wireless_tree::PLAIN, &spec);
     assert!(verdict(Property::LeaderKnown, &outcome, 1).is_violated());
@@ -359,8 +359,8 @@ fn a_hundred_thousand_nodes_elect_on_a_tree_and_on_a_geometric_graph() {
 }
 
 fn assert_all_follow(outcome: &Outcome, n: u32, leader: u32) {
-    let beliefs = outcome.trace.beliefs();
-    let followers = beliefs.followers();
+    let leaders = outcome.trace.leaders();
+    let followers = leaders.followers();
     let loyal = followers.filter(|&(_, whom, epoch)| whom == NodeId(leader) && epoch == 1);
     assert_eq!(loyal.count(), n as usize);
 }
@@ -369,7 +369,7 @@ fn assert_all_follow(outcome: &Outcome, n: u32, leader: u32) {
 fn everybody_is_told_once_for_each_election() {
     let outcome = simulate(&wireless_tree::PLAIN, &example());
     let told = |record: &&conclave_sim::Record| {
-        matches!(record.event(), Event::Notice(Mark::Follows { .. }))
+        matches!(record.event(), Event::Notice(Observation::Follows { .. }))
     };
     assert_eq!(outcome.trace.records.iter().filter(told).count(), 10);
 }

@@ -9,7 +9,7 @@ use conclave_algorithms::mutex::{self, majority_permission};
 use conclave_algorithms::quorum::{Construction, Quorums};
 use conclave_protocol::{Channels, Entry, NodeId, Property, Setup, Time, Topology};
 use conclave_sim::{
-    Action, Arrivals, Ask, End, Faults, JudgeLimits, Outcome, Rng, RunSpec, SlowLink, Spread,
+    Arrivals, Ask, End, Fault, Faults, JudgeLimits, Outcome, Rng, RunSpec, SlowLink, Spread,
     Verdict, Workload, judge,
 };
 
@@ -371,7 +371,7 @@ fn a_crashed_voter_blocks_exactly_the_sets_that_contain_it() {
         for voter in (0..setup.n()).map(NodeId) {
             for node in (0..setup.n()).map(NodeId).filter(|&node| node != voter) {
                 let mut spec = planned(entry, setup.clone(), &[(node.0, 1)], 1);
-                spec.faults = Faults::none().with(Time::ZERO, Action::Crash(voter));
+                spec.faults = Faults::none().with(Time::ZERO, Fault::Crash(voter));
                 let outcome = simulate(entry, &spec);
                 if quorums.of(node).contains(voter) {
                     assert_waiting_for_ever(&outcome, &[node.0]);
@@ -392,7 +392,7 @@ fn a_crashed_voter_blocks_exactly_the_sets_that_contain_it() {
 fn a_crash_inside_blocks_whoever_waits() {
     fn blocks<P: mutex::Algorithm>(entry: &Entry<P>, setup: Setup) {
         let mut spec = planned(entry, setup, &[(0, 0), (4, 3)], 10);
-        spec.faults = Faults::none().with(at(5), Action::Crash(NodeId(0)));
+        spec.faults = Faults::none().with(at(5), Fault::Crash(NodeId(0)));
         let outcome = simulate(entry, &spec);
         assert_eq!(order(&outcome), [0]);
         assert_waiting_for_ever(&outcome, &[4]);
@@ -407,7 +407,7 @@ fn a_crash_inside_blocks_whoever_waits() {
 fn a_lost_message_blocks() {
     fn blocks<P: mutex::Algorithm>(entry: &Entry<P>, label: &str, waiting: &[u32]) {
         let mut spec = planned(entry, plane(7), &[(0, 0), (4, 20)], 1);
-        spec.faults = Faults::none().with(Time::ZERO, Action::Lose { label: label.to_owned() });
+        spec.faults = Faults::none().with(Time::ZERO, Fault::Lose { label: label.to_owned() });
         assert_waiting_for_ever(&simulate(entry, &spec), waiting);
     }
     // p0's first message goes to p1, the voter that p4 needs too.
@@ -449,7 +449,7 @@ fn with_crashed_bystanders(n: u32, refusals: u32, seed: u64) -> Outcome {
     let mut rng = Rng::new(seed);
     for node in n - bystanders..n {
         let when = Time::ZERO + T * rng.below(20) as u32;
-        spec.faults = spec.faults.with(when, Action::Crash(NodeId(node)));
+        spec.faults = spec.faults.with(when, Fault::Crash(NodeId(node)));
     }
     simulate(entry, &spec)
 }
@@ -480,7 +480,7 @@ fn holding_out_for_more_refusals_hangs_if_voters_have_crashed() {
 fn one_crash_too_many_blocks_any_majority() {
     let mut spec = planned(&majority_permission::ANY, plain(5), &[(0, 1)], 1);
     for node in [2, 3, 4] {
-        spec.faults = spec.faults.with(Time::ZERO, Action::Crash(NodeId(node)));
+        spec.faults = spec.faults.with(Time::ZERO, Fault::Crash(NodeId(node)));
     }
     assert_waiting_for_ever(&simulate(&majority_permission::ANY, &spec), &[0]);
 }
@@ -489,7 +489,7 @@ fn one_crash_too_many_blocks_any_majority() {
 fn a_crash_while_waiting_blocks_any_majority() {
     // p1 has asked everybody when it crashes; once p0 has left, it has all votes.
     let mut spec = planned(&majority_permission::ANY, plain(3), &[(0, 0), (1, 3), (2, 20)], 5);
-    spec.faults = Faults::none().with(at(4), Action::Crash(NodeId(1)));
+    spec.faults = Faults::none().with(at(4), Fault::Crash(NodeId(1)));
     let outcome = simulate(&majority_permission::ANY, &spec);
     assert_eq!(order(&outcome), [0]);
     assert_waiting_for_ever(&outcome, &[1, 2]);
@@ -499,7 +499,7 @@ fn a_crash_while_waiting_blocks_any_majority() {
 fn a_voter_that_forgets_its_vote_lets_two_in() {
     // p0 has the votes of p0 and p1; p1 forgets, and asks itself and p2.
     let mut spec = planned(&majority_permission::FIXED, plain(3), &[(0, 0), (1, 6)], 20);
-    spec.faults = Faults::none().with(at(5), Action::Reset(NodeId(1)));
+    spec.faults = Faults::none().with(at(5), Fault::Reset(NodeId(1)));
     let outcome = simulate(&majority_permission::FIXED, &spec);
     assert_eq!(order(&outcome), [0, 1]);
     assert!(verdict(Property::Exclusion, &outcome, 1).is_violated());

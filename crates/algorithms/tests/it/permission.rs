@@ -10,7 +10,7 @@ use conclave_algorithms::mutex::{
     ricart_agrawala_queued as queued, ricart_agrawala_token as token, roucairol_carvalho as rc,
 };
 use conclave_protocol::{Channels, Entry, NodeId, Property, Setup, Time};
-use conclave_sim::{Action, Arrivals, Delay, End, Outcome, RunSpec, Spread, Workload};
+use conclave_sim::{Arrivals, Delay, End, Fault, Outcome, RunSpec, Spread, Workload};
 
 /// The messages of the only entry of a run, in all, before leaving and after, and its hops.
 fn sole_entry(outcome: &Outcome) -> (u64, u64, u64, u32) {
@@ -234,7 +234,7 @@ fn without_fifo_nearly_every_random_run_of_lamport_puts_two_inside() {
 }
 
 /// Nobody of `asking` enters when `fault` happens at the very beginning, and nothing moves.
-fn stuck<P: mutex::Algorithm>(entry: &Entry<P>, n: u32, asking: u32, fault: Action) -> bool {
+fn stuck<P: mutex::Algorithm>(entry: &Entry<P>, n: u32, asking: u32, fault: Fault) -> bool {
     let mut spec = planned(entry, complete(n), [(asking, 10, 10)]);
     spec.faults = spec.faults.with(at(0), fault);
     let outcome = simulate(entry, &spec);
@@ -250,7 +250,7 @@ fn stuck<P: mutex::Algorithm>(entry: &Entry<P>, n: u32, asking: u32, fault: Acti
 fn any_crash_stops_everybody_who_needs_the_permission_of_all() {
     for crashed in (0..4).map(NodeId) {
         for asking in (0..4).filter(|&node| node != crashed.0) {
-            let crash = || Action::Crash(crashed);
+            let crash = || Fault::Crash(crashed);
             assert!(stuck(&lamport::PLAIN, 4, asking, crash()));
             assert!(stuck(&lamport::ACK_SUPPRESSION, 4, asking, crash()));
             assert!(stuck(&ra::PLAIN, 4, asking, crash()));
@@ -267,7 +267,7 @@ fn any_crash_stops_everybody_who_needs_the_permission_of_all() {
 /// p0 enters and crashes inside; p1 and p2 wait for ever.
 fn crash_inside_blocks<P: mutex::Algorithm>(entry: &Entry<P>) {
     let mut spec = planned(entry, complete(3), [(0, 0, 1000), (1, 100, 10), (2, 110, 10)]);
-    spec.faults = spec.faults.with(at(50), Action::Crash(NodeId(0)));
+    spec.faults = spec.faults.with(at(50), Fault::Crash(NodeId(0)));
     let outcome = simulate(entry, &spec);
     assert_eq!((order(&outcome), outcome.trace.end), (vec![0], End::Quiet), "{}", entry.info.id);
     assert!(verdict(Property::NoStarvation, &outcome, 1).is_violated());

@@ -8,14 +8,14 @@ use conclave_algorithms::mutex::ricart_agrawala::FD;
 use conclave_algorithms::mutex::{
     ricart_agrawala_membership as membership, ricart_agrawala_queued as queued,
 };
-use conclave_protocol::{Channels, Mark, NodeId, Property, Setup, Time};
-use conclave_sim::{Action, End, Event, JudgeLimits, Outcome, Rng, RunSpec, judge};
+use conclave_protocol::{Channels, NodeId, Observation, Property, Setup, Time};
+use conclave_sim::{End, Event, Fault, JudgeLimits, Outcome, Rng, RunSpec, judge};
 
 /// Who reported a suspicion of whom, and when; and who took one back.
-fn reports(outcome: &Outcome) -> Vec<(Time, NodeId, Mark)> {
+fn reports(outcome: &Outcome) -> Vec<(Time, NodeId, Observation)> {
     let records = outcome.trace.records.iter();
     let reports = records.filter_map(|record| match record.event() {
-        Event::Notice(mark @ (Mark::Suspects(_) | Mark::Trusts(_))) => {
+        Event::Notice(mark @ (Observation::Suspects(_) | Observation::Trusts(_))) => {
             Some((record.at, record.node, mark))
         }
         _ => None,
@@ -26,10 +26,10 @@ fn reports(outcome: &Outcome) -> Vec<(Time, NodeId, Mark)> {
 #[test]
 fn a_silent_node_is_reported_after_a_round_trip() {
     let mut spec = burst(&queued::PLAIN, complete(4), [1, 2], 3);
-    spec.faults = spec.faults.with(at(0), Action::Crash(NodeId(3)));
+    spec.faults = spec.faults.with(at(0), Fault::Crash(NodeId(3)));
     let outcome = simulate(&queued::PLAIN, &spec);
     assert!(order(&outcome).is_empty(), "a crash still stops everybody");
-    let suspects = Mark::Suspects(NodeId(3));
+    let suspects = Observation::Suspects(NodeId(3));
     assert_eq!(
         reports(&outcome),
         [(at(2), NodeId(1), suspects), (at(2), NodeId(2), suspects)],
@@ -41,12 +41,12 @@ fn a_silent_node_is_reported_after_a_round_trip() {
 fn a_node_that_crashes_inside_is_found_by_a_probe() {
     let plan = [(0, 0, 1_000), (1, 50, 10)];
     let mut spec = planned(&queued::PLAIN, complete(3).with("probe", 10), plan);
-    spec.faults = spec.faults.with(at(30), Action::Crash(NodeId(0)));
+    spec.faults = spec.faults.with(at(30), Fault::Crash(NodeId(0)));
     spec.until = at(200);
     let outcome = simulate(&queued::PLAIN, &spec);
     assert_eq!(order(&outcome), [0], "a crash inside stops everybody");
     // Asked at 5, queued at 7, probed at 15 and 25; the probe at 35 remains without answer.
-    assert_eq!(reports(&outcome), [(at(37), NodeId(1), Mark::Suspects(NodeId(0)))]);
+    assert_eq!(reports(&outcome), [(at(37), NodeId(1), Observation::Suspects(NodeId(0)))]);
     // Without probes nobody notices.
     spec.setup = complete(3).with("probe", 0);
     let outcome = simulate(&queued::PLAIN, &spec);
@@ -58,7 +58,7 @@ fn a_suspicion_of_a_slow_node_is_taken_back() {
     let mut spec = burst(&queued::PLAIN, complete(3), [1], 3);
     spec.delays.links = vec![slow(2, 1, 0..100, 50)];
     let outcome = simulate(&queued::PLAIN, &spec);
-    let (suspects, trusts) = (Mark::Suspects(NodeId(2)), Mark::Trusts(NodeId(2)));
+    let (suspects, trusts) = (Observation::Suspects(NodeId(2)), Observation::Trusts(NodeId(2)));
     assert_eq!(reports(&outcome), [(at(2), NodeId(1), suspects), (at(6), NodeId(1), trusts)]);
     assert_eq!(order(&outcome), [1]);
 }
@@ -103,7 +103,7 @@ fn with_a_perfect_detector_crashes_do_no_harm() {
 fn a_node_that_crashed_inside_is_passed_over() {
     let plan = [(0, 0, 1000), (1, 30, 10), (2, 40, 10)];
     let mut spec = planned(&FD, complete(3), plan);
-    spec.faults = spec.faults.with(at(10), Action::Crash(NodeId(0)));
+    spec.faults = spec.faults.with(at(10), Fault::Crash(NodeId(0)));
     let outcome = simulate(&FD, &spec);
     assert_eq!(order(&outcome), [0, 1, 2]);
     // The detector takes a round trip.
@@ -114,14 +114,14 @@ fn a_node_that_crashed_inside_is_passed_over() {
 fn the_dead_are_not_asked() {
     let mut spec = planned(&FD, complete(5), [(0, 100, 10)]);
     for node in [3, 4].map(NodeId) {
-        spec.faults = spec.faults.with(at(1), Action::Crash(node));
+        spec.faults = spec.faults.with(at(1), Fault::Crash(node));
     }
     let costs = costs(&simulate(&FD, &spec));
     assert_eq!((costs.messages, costs.lost), (4, 0), "two live peers");
     // Those that have crashed unnoticed are, in vain.
     let mut spec = planned(&FD, complete(5), [(0, 11, 10)]);
     for node in [3, 4].map(NodeId) {
-        spec.faults = spec.faults.with(at(1), Action::Crash(node));
+        spec.faults = spec.faults.with(at(1), Fault::Crash(node));
     }
     let costs = crate::support::costs(&simulate(&FD, &spec));
     assert_eq!((costs.messages, costs.lost), (6, 2));
@@ -131,11 +131,11 @@ fn the_dead_are_not_asked() {
 fn one_wrong_suspicion_puts_two_inside() {
     let mut spec = planned(&FD, complete(3), [(0, 0, 500), (1, 110, 10)]);
     let (node, peer) = (NodeId(1), NodeId(0));
-    spec.faults = spec.faults.with(at(10), Action::Suspect { node, peer });
+    spec.faults = spec.faults.with(at(10), Fault::Suspect { node, peer });
     let outcome = simulate(&FD, &spec);
     assert!(verdict(Property::Exclusion, &outcome, 1).is_violated());
     // Taken back in time, it does no harm.
-    spec.faults = spec.faults.with(tenth_before(11), Action::Trust { node, peer });
+    spec.faults = spec.faults.with(tenth_before(11), Fault::Trust { node, peer });
     assert!(held(Property::Exclusion, &simulate(&FD, &spec)));
 }
 
@@ -149,12 +149,12 @@ fn group() -> Setup {
 }
 
 fn with_join(spec: RunSpec, when: u64, node: u32, sponsor: u32) -> RunSpec {
-    let action = Action::Join { node: NodeId(node), sponsor: NodeId(sponsor) };
+    let action = Fault::Join { node: NodeId(node), sponsor: NodeId(sponsor) };
     RunSpec { faults: spec.faults.clone().with(at(when), action), ..spec }
 }
 
 fn with_leave(spec: RunSpec, when: u64, node: u32) -> RunSpec {
-    RunSpec { faults: spec.faults.clone().with(at(when), Action::Leave(NodeId(node))), ..spec }
+    RunSpec { faults: spec.faults.clone().with(at(when), Fault::Leave(NodeId(node))), ..spec }
 }
 
 #[test]
@@ -231,10 +231,10 @@ fn joining_and_leaving_do_no_harm() {
         for node in (0..n).map(NodeId) {
             let mut when = Time::ZERO + T * rng.below(10) as u32;
             for _ in 0..rng.below(3) {
-                spec.faults = spec.faults.with(when, Action::Leave(node));
+                spec.faults = spec.faults.with(when, Fault::Leave(node));
                 when = when + T / 10 + T * rng.below(200) as u32 / 10;
                 let sponsor = NodeId((node.0 + 1 + rng.below(u64::from(n) - 1) as u32) % n);
-                spec.faults = spec.faults.with(when, Action::Join { node, sponsor });
+                spec.faults = spec.faults.with(when, Fault::Join { node, sponsor });
                 when = when + T / 10 + T * rng.below(200) as u32 / 10;
             }
         }
@@ -246,7 +246,7 @@ fn joining_and_leaving_do_no_harm() {
         let entered = order(&outcome).len() as u32;
         assert_eq!(entered, 6 * n, "n={n} seed={seed}: all are members again in the end");
         let changes = |leave: bool| {
-            let is_leave = |action: &Action| matches!(action, Action::Leave(_));
+            let is_leave = |action: &Fault| matches!(action, Fault::Leave(_));
             spec.faults.plan.iter().filter(|item| is_leave(&item.action) == leave).count()
         };
         (joins, leaves) = (joins + changes(false), leaves + changes(true));

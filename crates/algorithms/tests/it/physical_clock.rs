@@ -6,7 +6,7 @@ use crate::support::{T, at, costs};
 use conclave_algorithms::base;
 use conclave_algorithms::base::physical_clock::{PLAIN, PhysicalClock};
 use conclave_protocol::{Hosted, NodeId, Setup, Time, Topology};
-use conclave_sim::{Action, Arrivals, Ask, Delay, Event, RunSpec, SlowLink, Workload, World};
+use conclave_sim::{Arrivals, Ask, Delay, Event, Fault, RunSpec, SlowLink, Workload, World};
 
 /// The server, A and B.
 const SERVER: NodeId = NodeId(0);
@@ -95,7 +95,7 @@ fn a_known_least_delay_narrows_the_uncertainty() {
 #[test]
 fn without_the_server_there_are_no_stamps() {
     let mut spec = spec(10, 10);
-    spec.faults = spec.faults.with(Time::ZERO, Action::Crash(SERVER));
+    spec.faults = spec.faults.with(Time::ZERO, Fault::Crash(SERVER));
     spec.linger = None;
     let world = finished(&spec);
     for node in [A, B] {
@@ -108,7 +108,7 @@ fn without_the_server_there_are_no_stamps() {
 #[test]
 fn an_event_stamped_at_the_second_try_keeps_its_time() {
     let mut spec = spec(10, 10);
-    spec.faults = spec.faults.with(Time::ZERO, Action::Lose { label: "TimeReq".to_owned() });
+    spec.faults = spec.faults.with(Time::ZERO, Fault::Lose { label: "TimeReq".to_owned() });
     spec.linger = None;
     let [a, _] = stamps(&finished(&spec));
     assert_eq!(a, (units(0), T * 10));

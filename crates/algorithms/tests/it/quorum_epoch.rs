@@ -3,9 +3,9 @@
 
 use crate::support::{T, at, complete, costs, nodes, slow, tenths, verdict};
 use conclave_algorithms::election::quorum_epoch::PLAIN;
-use conclave_protocol::{Channels, Mark, NodeId, Property, Time};
+use conclave_protocol::{Channels, NodeId, Observation, Property, Time};
 use conclave_sim::{
-    Action, Arrivals, Ask, Delay, Event, Faults, Outcome, Rate, Rng, RunSpec, Workload,
+    Arrivals, Ask, Delay, Event, Fault, Faults, Outcome, Rate, Rng, RunSpec, Workload,
 };
 
 fn simulate(spec: &RunSpec) -> Outcome {
@@ -26,15 +26,15 @@ fn calls(n: u32, calls: &[(u32, u64)], until: u64) -> RunSpec {
 fn history(outcome: &Outcome, node: u32) -> Vec<(Time, Option<u32>)> {
     let of_node = outcome.trace.records.iter().filter(|record| record.node == NodeId(node));
     let news = of_node.filter_map(|record| match record.event() {
-        Event::Notice(Mark::Follows { leader, .. }) => Some((record.at, Some(leader.0))),
-        Event::Notice(Mark::Unled) => Some((record.at, None)),
+        Event::Notice(Observation::Follows { leader, .. }) => Some((record.at, Some(leader.0))),
+        Event::Notice(Observation::Unled) => Some((record.at, None)),
         _ => None,
     });
     news.collect()
 }
 
 fn leader_of(outcome: &Outcome, node: u32) -> Option<u32> {
-    outcome.trace.beliefs().leader_of(NodeId(node)).map(|(leader, _)| leader.0)
+    outcome.trace.leaders().leader_of(NodeId(node)).map(|(leader, _)| leader.0)
 }
 
 fn assert_held(outcome: &Outcome, properties: &[Property], context: &str) {
@@ -94,8 +94,8 @@ fn a_majority_elects_whom_it_knows_although_a_better_one_lives() {
 }
 
 /// The nodes 1, 2, 3 and 4, 5 of the example, numbered from 0.
-fn apart() -> Action {
-    Action::Partition(vec![nodes([0, 1, 2]).to_vec(), nodes([3, 4]).to_vec()])
+fn apart() -> Fault {
+    Fault::Partition(vec![nodes([0, 1, 2]).to_vec(), nodes([3, 4]).to_vec()])
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn of_two_parts_only_the_one_with_a_majority_elects() {
         }
         assert_eq!((history(&outcome, 3), history(&outcome, 4)), (vec![], vec![]));
         // After healing there is one leader for all.
-        spec.faults = spec.faults.with(at(1_000), Action::Heal);
+        spec.faults = spec.faults.with(at(1_000), Fault::Heal);
         spec.until = at(6_000);
         let outcome = simulate(&spec);
         let promised = [Property::OneLeader, Property::OneLeaderPerEpoch, Property::LeaderKnown];
@@ -139,8 +139,8 @@ fn a_crashed_leader_is_replaced_and_follows_when_it_comes_back() {
         let mut spec = calls(5, &[(4, 0)], 3_000);
         spec.seed = seed;
         spec.faults = Faults::none()
-            .with(at(50), Action::Crash(NodeId(4)))
-            .with(at(800), Action::Recover(NodeId(4)));
+            .with(at(50), Fault::Crash(NodeId(4)))
+            .with(at(800), Fault::Recover(NodeId(4)));
         let outcome = simulate(&spec);
         let promised = [Property::OneLeader, Property::OneLeaderPerEpoch, Property::LeaderKnown];
         assert_held(&outcome, &promised, &format!("seed {seed}"));
@@ -154,9 +154,8 @@ fn a_crashed_leader_is_replaced_and_follows_when_it_comes_back() {
 #[test]
 fn without_a_majority_nobody_leads() {
     let mut spec = calls(3, &[(2, 0)], 2_000);
-    spec.faults = Faults::none()
-        .with(at(50), Action::Crash(NodeId(0)))
-        .with(at(50), Action::Crash(NodeId(1)));
+    spec.faults =
+        Faults::none().with(at(50), Fault::Crash(NodeId(0))).with(at(50), Fault::Crash(NodeId(1)));
     let outcome = simulate(&spec);
     assert!(verdict(Property::LeaderKnown, &outcome, 1).is_violated());
     assert_eq!(leader_of(&outcome, 2), None);
@@ -168,12 +167,12 @@ fn a_node_that_forgets_its_vote_votes_twice() {
     // p1 and p2 stand at once, and p0 votes for each in epoch 1.
     let mut spec = calls(3, &[(1, 0), (2, 0)], 100);
     spec.delays.links.extend([slow(1, 0, 0..10, 3), slow(2, 0, 0..10, 9)]);
-    spec.faults = Faults::none().with(tenths(6), Action::Reset(NodeId(0)));
+    spec.faults = Faults::none().with(tenths(6), Fault::Reset(NodeId(0)));
     let outcome = simulate(&spec);
     assert!(verdict(Property::OneLeaderPerEpoch, &outcome, 1).is_violated());
     spec.faults = Faults::none()
-        .with(tenths(6), Action::Crash(NodeId(0)))
-        .with(tenths(6), Action::Recover(NodeId(0)));
+        .with(tenths(6), Fault::Crash(NodeId(0)))
+        .with(tenths(6), Fault::Recover(NodeId(0)));
     assert_held(&simulate(&spec), &[Property::OneLeaderPerEpoch], "with its memory");
 }
 
@@ -212,9 +211,9 @@ fn havoc(seed: u64) -> RunSpec {
         let sides = rng.below(1 << n);
         let side = |want: u64| (0..n).filter(|i| sides >> i & 1 == want).map(NodeId).collect();
         let groups = vec![side(0), side(1)];
-        spec.faults = spec.faults.with(at(now), Action::Partition(groups));
+        spec.faults = spec.faults.with(at(now), Fault::Partition(groups));
         now += 1 + rng.below(80);
-        spec.faults = spec.faults.with(at(now), Action::Heal);
+        spec.faults = spec.faults.with(at(now), Fault::Heal);
         now += 1 + rng.below(200);
     }
     spec
@@ -230,7 +229,7 @@ fn an_epoch_never_has_two_leaders_whatever_goes_wrong() {
         assert_held(&outcome, &[Property::OneLeaderPerEpoch], &format!("seed {seed}"));
         let elected = outcome.trace.records.iter().filter(|record| {
             matches!(record.event(),
-                Event::Notice(Mark::Follows { leader, .. }) if leader == record.node)
+                Event::Notice(Observation::Follows { leader, .. }) if leader == record.node)
         });
         epochs += elected.count();
     }
@@ -251,10 +250,10 @@ fn once_faults_are_over_and_a_majority_is_up_all_follow_one_leader() {
         let minority = (n - 1) / 2;
         for node in 0..n {
             let down = at(rng.below(900));
-            spec.faults = spec.faults.with(down, Action::Crash(NodeId(node)));
+            spec.faults = spec.faults.with(down, Fault::Crash(NodeId(node)));
             if node >= minority {
                 let up = down + T * (1 + rng.below(100)) as u32;
-                spec.faults = spec.faults.with(up, Action::Recover(NodeId(node)));
+                spec.faults = spec.faults.with(up, Fault::Recover(NodeId(node)));
             }
         }
         let Arrivals::Plan(asks) = &mut spec.workload.arrivals else { unreachable!("a plan") };

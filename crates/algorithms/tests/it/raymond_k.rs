@@ -6,7 +6,7 @@ use conclave_algorithms::mutex::{
     ricart_agrawala as ra,
 };
 use conclave_protocol::{Channels, Entry, NodeId, Property, Setup, Topology};
-use conclave_sim::{Action, End, Outcome};
+use conclave_sim::{End, Fault, Outcome};
 
 fn setup(n: u32, units: u32) -> Setup {
     Setup::new(Topology::complete(n)).with("units", units)
@@ -81,7 +81,7 @@ fn there_are_fewer_units_than_nodes() {
 fn after_crashes(n: u32, units: u32, crashed: u32) -> Outcome {
     let mut spec = planned(&PLAIN, setup(n, units), (crashed..n).map(|node| (node, 10, 20)));
     for node in (0..crashed).map(NodeId) {
-        spec.faults = spec.faults.with(at(0), Action::Crash(node));
+        spec.faults = spec.faults.with(at(0), Fault::Crash(node));
     }
     simulate(&PLAIN, &spec)
 }
@@ -98,7 +98,7 @@ fn each_silent_node_takes_up_a_unit_and_the_last_unit_stops_everybody() {
     }
     // So does one that crashes inside.
     let mut spec = planned(&PLAIN, setup(3, 2), [(0, 0, 1000), (1, 100, 50), (2, 100, 50)]);
-    spec.faults = spec.faults.with(at(5), Action::Crash(NodeId(0)));
+    spec.faults = spec.faults.with(at(5), Fault::Crash(NodeId(0)));
     let outcome = simulate(&PLAIN, &spec);
     assert_eq!(order(&outcome), [0, 1, 2]);
     assert!(verdict(Property::Exclusion, &outcome, 1).held());
@@ -108,7 +108,7 @@ fn each_silent_node_takes_up_a_unit_and_the_last_unit_stops_everybody() {
 fn a_lost_message_stops_who_has_no_unit_to_spare() {
     for (units, enters) in [(1, 0), (2, 1)] {
         let mut spec = burst(&PLAIN, setup(3, units), [1], 3);
-        spec.faults = spec.faults.with(at(0), Action::Lose { label: "Reply".to_owned() });
+        spec.faults = spec.faults.with(at(0), Fault::Lose { label: "Reply".to_owned() });
         assert_eq!(order(&simulate(&PLAIN, &spec)).len(), enters);
     }
 }

@@ -10,9 +10,9 @@ use conclave_algorithms::election::{
     frederickson_lynch, le_lann, ring_inquiry, ring_list, ring_modified, ring_reconfiguration,
     ring_watchdog,
 };
-use conclave_protocol::{Algorithm, Entry, Mark, NodeId, Property, Setup, Time, Topology};
+use conclave_protocol::{Algorithm, Entry, NodeId, Observation, Property, Setup, Time, Topology};
 use conclave_sim::{
-    Action, Arrivals, Ask, Delay, End, Event, Outcome, Rng, RunSpec, Tracing, Workload,
+    Arrivals, Ask, Delay, End, Event, Fault, Outcome, Rng, RunSpec, Tracing, Workload,
 };
 
 const PROMISES: [Property; 3] = [Property::OneLeader, Property::LeaderKnown, Property::BestLeads];
@@ -35,7 +35,7 @@ fn plan(spec: &mut RunSpec, calls: &[(u32, u32)]) {
 /// The same with crashes, likewise.
 fn crashing(mut spec: RunSpec, crashes: &[(u32, u32)]) -> RunSpec {
     for &(node, t) in crashes {
-        spec.faults = spec.faults.with(tenths(t), Action::Crash(NodeId(node)));
+        spec.faults = spec.faults.with(tenths(t), Fault::Crash(NodeId(node)));
     }
     spec
 }
@@ -67,14 +67,16 @@ fn over(outcome: &Outcome) -> Duration {
 
 /// Whom the live nodes follow.
 fn leaders(outcome: &Outcome) -> BTreeSet<u32> {
-    let beliefs = &outcome.trace.beliefs();
-    beliefs.followers().filter(|it| beliefs.is_live(it.0)).map(|(_, leader, _)| leader.0).collect()
+    let leaders = &outcome.trace.leaders();
+    leaders.followers().filter(|it| leaders.is_live(it.0)).map(|(_, leader, _)| leader.0).collect()
 }
 
 /// Everybody who ever took itself for the leader.
 fn announced(outcome: &Outcome) -> BTreeSet<u32> {
     let leads = |record: &conclave_sim::Record| match record.event() {
-        Event::Notice(Mark::Follows { leader, .. }) if leader == record.node => Some(leader.0),
+        Event::Notice(Observation::Follows { leader, .. }) if leader == record.node => {
+            Some(leader.0)
+        }
         _ => None,
     };
     outcome.trace.records.iter().filter_map(leads).collect()
@@ -253,7 +255,7 @@ mod chang_and_roberts {
         let calls = [(0, 0), (1, 0)];
         let bare = &chang_roberts::BARE;
         let outcome = simulate(bare, &calling(bare, setup(), &calls));
-        assert_eq!(outcome.trace.beliefs().leaders().count(), 2);
+        assert_eq!(outcome.trace.leaders().leaders().count(), 2);
         assert!(verdict(Property::OneLeader, &outcome, 1).is_violated());
         let sound = &chang_roberts::BY_ATTRIBUTE;
         let outcome = simulate(sound, &calling(sound, setup(), &calls));
@@ -300,7 +302,7 @@ mod frederickson_and_lynch {
 
     /// When the winner knew.
     fn rounds(outcome: &Outcome) -> Duration {
-        let follows = |event| matches!(event, Event::Notice(Mark::Follows { .. }));
+        let follows = |event| matches!(event, Event::Notice(Observation::Follows { .. }));
         let mut records = outcome.trace.records.iter();
         records.find(|record| follows(record.event())).expect("somebody leads").at - Time::ZERO
     }
@@ -524,7 +526,7 @@ mod lists {
                 for happening in &mut spec.faults.plan {
                     happening.at = Time::ZERO;
                 }
-                spec.faults.plan.retain(|it| matches!(it.action, Action::Crash(_)));
+                spec.faults.plan.retain(|it| matches!(it.action, Fault::Crash(_)));
                 let Arrivals::Plan(calls) = &mut spec.workload.arrivals else { unreachable!() };
                 for call in calls {
                     call.at = call.at + T * 5;
@@ -574,7 +576,7 @@ mod inquiry {
 
     fn back(node: u32, others_call: &[(u32, u32)]) -> Outcome {
         let mut spec = crashing(calling(PLAIN, complete(5), others_call), &[(node, 500)]);
-        spec.faults = spec.faults.with(at(100), Action::Recover(NodeId(node)));
+        spec.faults = spec.faults.with(at(100), Fault::Recover(NodeId(node)));
         simulate(PLAIN, &spec)
     }
 
@@ -582,7 +584,7 @@ mod inquiry {
     fn a_lower_node_that_comes_back_asks_and_causes_no_election() {
         let outcome = back(1, &[(0, 0)]);
         assert_eq!([count(&outcome, "Election"), count(&outcome, "Inquiry")], [5, 5]);
-        assert_eq!(outcome.trace.beliefs().leader_of(NodeId(1)).map(|it| it.0), Some(NodeId(4)));
+        assert_eq!(outcome.trace.leaders().leader_of(NodeId(1)).map(|it| it.0), Some(NodeId(4)));
         assert_promises(&outcome, "a lower node is back");
     }
 
@@ -599,22 +601,22 @@ mod inquiry {
     #[test]
     fn a_leader_that_is_back_before_anybody_misses_it_leads_in_a_new_term() {
         let mut spec = crashing(calling(PLAIN, complete(5), &[(0, 0)]), &[(4, 500)]);
-        spec.faults = spec.faults.with(tenths(505), Action::Recover(NodeId(4)));
+        spec.faults = spec.faults.with(tenths(505), Fault::Recover(NodeId(4)));
         let outcome = simulate(PLAIN, &spec);
         assert_promises(&outcome, "back at once");
-        assert_eq!(outcome.trace.beliefs().leader_of(NodeId(0)).map(|it| it.0), Some(NodeId(4)));
+        assert_eq!(outcome.trace.leaders().leader_of(NodeId(0)).map(|it| it.0), Some(NodeId(4)));
     }
 
     #[test]
     fn terms_go_on_after_a_restart() {
         let mut spec =
             crashing(calling(PLAIN, complete(4), &[(0, 0), (1, 400), (2, 600)]), &[(3, 200)]);
-        spec.faults = spec.faults.with(at(90), Action::Recover(NodeId(3)));
+        spec.faults = spec.faults.with(at(90), Fault::Recover(NodeId(3)));
         let outcome = simulate(PLAIN, &spec);
         assert_promises(&outcome, "back after several terms");
         for node in 0..3 {
             let epoch = |record: &conclave_sim::Record| match record.event() {
-                Event::Notice(Mark::Follows { epoch, .. }) => Some(epoch),
+                Event::Notice(Observation::Follows { epoch, .. }) => Some(epoch),
                 _ => None,
             };
             let own = outcome.trace.records.iter().filter(|it| it.node == NodeId(node));
@@ -698,7 +700,7 @@ mod watchdogs {
             let mut spec = calling(entry, complete(5), &[(1, 10), (4, 10)]);
             let groups = [&[0, 1, 2][..], &[3, 4]].map(|ids| ids.iter().copied().map(NodeId));
             let groups = groups.map(Iterator::collect).to_vec();
-            spec.faults = spec.faults.with(Time::ZERO, Action::Partition(groups));
+            spec.faults = spec.faults.with(Time::ZERO, Fault::Partition(groups));
             let outcome = simulate(entry, &spec);
             assert_eq!(announced(&outcome), BTreeSet::from([2, 4]));
             assert!(verdict(Property::OneLeaderPerEpoch, &outcome, 1).is_violated());
@@ -719,7 +721,7 @@ mod reconfiguration {
     fn joins(mut spec: RunSpec, joins: &[(u32, u32, u64)]) -> RunSpec {
         for &(node, sponsor, t) in joins {
             let (node, sponsor) = (NodeId(node), NodeId(sponsor));
-            spec.faults = spec.faults.with(at(t), Action::Join { node, sponsor });
+            spec.faults = spec.faults.with(at(t), Fault::Join { node, sponsor });
         }
         spec
     }
@@ -757,12 +759,11 @@ mod reconfiguration {
     #[test]
     fn who_leaves_is_not_elected_any_more() {
         let mut spec = calling(PLAIN, complete(5), &[(0, 0)]);
-        spec.faults = spec.faults.with(at(30), Action::Leave(NodeId(4)));
+        spec.faults = spec.faults.with(at(30), Fault::Leave(NodeId(4)));
         let outcome = simulate(PLAIN, &spec);
         assert_eq!(leaders(&outcome), BTreeSet::from([3]), "the former leader knows it, too");
         // And comes back.
-        spec.faults =
-            spec.faults.with(at(90), Action::Join { node: NodeId(4), sponsor: NodeId(1) });
+        spec.faults = spec.faults.with(at(90), Fault::Join { node: NodeId(4), sponsor: NodeId(1) });
         let outcome = simulate(PLAIN, &spec);
         assert_eq!(leaders(&outcome), BTreeSet::from([4]));
         assert_promises(&outcome, "back on the ring");

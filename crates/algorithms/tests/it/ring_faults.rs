@@ -10,9 +10,9 @@ use conclave_algorithms::mutex::token_ring::Serial;
 use conclave_algorithms::mutex::{
     Algorithm, token_ring_ft as ft, token_ring_loss_probe as probe, token_ring_misra as misra,
 };
-use conclave_protocol::{Channels, Entry, Mark, NodeId, Property, Setup, Time};
+use conclave_protocol::{Channels, Entry, NodeId, Observation, Property, Setup, Time};
 use conclave_sim::{
-    Action, Arrivals, Ask, Delay, End, Event, Faults, Happening, JudgeLimits, Outcome, Rng,
+    Arrivals, Ask, Delay, End, Event, Fault, Faults, JudgeLimits, Outcome, PlannedFault, Rng,
     RunSpec, Spread, Workload, judge,
 };
 
@@ -52,7 +52,7 @@ fn sent(outcome: &Outcome, label: &str) -> u64 {
 /// When each grant was given, with which fencing token.
 fn grants(outcome: &Outcome) -> Vec<(Time, u32, u64)> {
     let grant = |record: &conclave_sim::Record| match record.event() {
-        Event::Notice(Mark::Entered { token }) => Some((record.at, record.node.0, token)),
+        Event::Notice(Observation::Entered { token }) => Some((record.at, record.node.0, token)),
         _ => None,
     };
     outcome.trace.records.iter().filter_map(grant).collect()
@@ -65,7 +65,7 @@ fn assert_exact(outcome: &Outcome, what: &str) -> u64 {
     for record in &outcome.trace.records {
         match record.event() {
             Event::Lose { label, .. } if outcome.trace.name(label) == "Token" => lost += 1,
-            Event::Notice(Mark::Entered { token }) => {
+            Event::Notice(Observation::Entered { token }) => {
                 assert!(Serial::epoch_of(token) <= lost, "{what}: false alarm at {:?}", record.at);
             }
             _ => {}
@@ -239,7 +239,7 @@ fn the_ring_survives_nodes_that_stop_for_good() {
         for node in (0..n).filter(|&node| node != survivor) {
             if rng.below(3) > 0 {
                 let when = moment(&mut rng, 60);
-                spec.faults = spec.faults.with(when, Action::Crash(NodeId(node)));
+                spec.faults = spec.faults.with(when, Fault::Crash(NodeId(node)));
             }
         }
         assert_eq!(spec.beyond(&ft::PLAIN.info), []);
@@ -263,8 +263,8 @@ fn the_ring_survives_nodes_that_stop_and_come_back() {
                 let down = from + Duration::from_micros(rng.below(40_000));
                 // Sometimes it is back before anybody has noticed.
                 let up = down + Duration::from_micros(1 + rng.below(8_000));
-                spec.faults = spec.faults.with(down, Action::Crash(NodeId(node)));
-                spec.faults = spec.faults.with(up, Action::Recover(NodeId(node)));
+                spec.faults = spec.faults.with(down, Fault::Crash(NodeId(node)));
+                spec.faults = spec.faults.with(up, Fault::Recover(NodeId(node)));
                 from = up;
             }
         }
@@ -290,12 +290,12 @@ fn members_come_and_go_while_others_crash() {
         for newcomer in [n - 2, n - 1] {
             let (node, sponsor) = (NodeId(newcomer), NodeId(rng.below(u64::from(n) - 3) as u32));
             let when = moment(&mut rng, 40);
-            spec.faults = spec.faults.with(when, Action::Join { node, sponsor });
+            spec.faults = spec.faults.with(when, Fault::Join { node, sponsor });
         }
         let (left, crashed) = (moment(&mut rng, 60), moment(&mut rng, 60));
-        spec.faults = spec.faults.with(left, Action::Leave(NodeId(leaver)));
+        spec.faults = spec.faults.with(left, Fault::Leave(NodeId(leaver)));
         if crashing > 0 {
-            spec.faults = spec.faults.with(crashed, Action::Crash(NodeId(crashing)));
+            spec.faults = spec.faults.with(crashed, Fault::Crash(NodeId(crashing)));
         }
         let outcome = simulate(&ft::PLAIN, &spec);
         assert_promises(&ft::PLAIN, &outcome, &format!("n={n} seed {seed}"));
@@ -321,7 +321,7 @@ fn the_token_that_died_with_its_holder_is_made_anew_for_2_messages_per_other_liv
     for n in 3..9 {
         // p1 is inside when it dies.
         let mut spec = planned(&ft::PLAIN, complete(n), &[(1, 0, 20), (0, 8, 1)]);
-        spec.faults = Faults::none().with(at(5), Action::Crash(NodeId(1)));
+        spec.faults = Faults::none().with(at(5), Fault::Crash(NodeId(1)));
         let outcome = simulate(&ft::PLAIN, &spec);
         assert_promises(&ft::PLAIN, &outcome, "the holder dies");
         let live = u64::from(n) - 1;
@@ -336,7 +336,7 @@ fn the_token_that_died_with_its_holder_is_made_anew_for_2_messages_per_other_liv
 fn a_dead_successor_is_skipped_and_no_token_is_made() {
     let mut spec = planned(&ft::PLAIN, complete(5), &[(0, 20, 1), (1, 20, 1), (3, 20, 1)]);
     // The token is on its way to p2, which dies before it comes.
-    spec.faults = Faults::none().with(at(1) + T / 2, Action::Crash(NodeId(2)));
+    spec.faults = Faults::none().with(at(1) + T / 2, Fault::Crash(NodeId(2)));
     let outcome = simulate(&ft::PLAIN, &spec);
     assert_promises(&ft::PLAIN, &outcome, "a successor dies");
     assert_eq!(outcome.stats.entered, 3);
@@ -350,8 +350,8 @@ fn a_holder_that_comes_back_finds_its_token_void() {
         let mut spec =
             planned(&ft::PLAIN, complete(4), &[(1, 0, 50), (2, 1, 4), (3, 1, 4), (1, 30, 2)]);
         spec.faults = Faults::none()
-            .with(at(4), Action::Crash(NodeId(1)))
-            .with(at(back), Action::Recover(NodeId(1)));
+            .with(at(4), Fault::Crash(NodeId(1)))
+            .with(at(back), Fault::Recover(NodeId(1)));
         let outcome = simulate(&ft::PLAIN, &spec);
         assert_promises(&ft::PLAIN, &outcome, "the holder comes back");
         let order = order(&outcome);
@@ -363,7 +363,7 @@ fn a_holder_that_comes_back_finds_its_token_void() {
 #[test]
 fn joining_takes_two_messages_and_the_newcomer_is_next() {
     let mut spec = planned(&ft::PLAIN, complete(5).with("members", 4), &[(4, 0, 1), (2, 0, 3)]);
-    let join = Action::Join { node: NodeId(4), sponsor: NodeId(2) };
+    let join = Fault::Join { node: NodeId(4), sponsor: NodeId(2) };
     spec.faults = Faults::none().with(at(3), join);
     let outcome = simulate(&ft::PLAIN, &spec);
     assert_promises(&ft::PLAIN, &outcome, "joining");
@@ -377,7 +377,7 @@ fn joining_takes_two_messages_and_the_newcomer_is_next() {
 fn who_leaves_gets_no_token_any_more_and_the_others_go_on() {
     let asks = [(0, 30, 1), (1, 30, 1), (3, 30, 1)];
     let mut spec = planned(&ft::PLAIN, complete(4), &asks);
-    spec.faults = Faults::none().with(at(5), Action::Leave(NodeId(2)));
+    spec.faults = Faults::none().with(at(5), Fault::Leave(NodeId(2)));
     let outcome = simulate(&ft::PLAIN, &spec);
     assert_eq!(outcome.stats.entered, 3);
     assert_promises(&ft::PLAIN, &outcome, "leaving");
@@ -394,11 +394,11 @@ fn fenced_writes(outcome: &Outcome) -> (Vec<u64>, Vec<u64>) {
     let mut inside = std::collections::BTreeMap::new();
     for record in &outcome.trace.records {
         let token = match record.event() {
-            Event::Notice(Mark::Entered { token }) => {
+            Event::Notice(Observation::Entered { token }) => {
                 inside.insert(record.node, token);
                 token
             }
-            Event::Request(Mark::Left) => inside[&record.node],
+            Event::Request(Observation::Left) => inside[&record.node],
             _ => continue,
         };
         let stale = accepted.last().is_some_and(|&highest| token < highest);
@@ -414,8 +414,8 @@ fn a_wrong_suspicion_lets_two_in_and_fencing_keeps_the_resource_sound() {
     // p1 has the token at 1; its acknowledgement would be at p0 at 2.
     let (node, peer) = (NodeId(0), NodeId(1));
     spec.faults = Faults::none()
-        .with(at(1) + T / 2, Action::Suspect { node, peer })
-        .with(at(40), Action::Trust { node, peer });
+        .with(at(1) + T / 2, Fault::Suspect { node, peer })
+        .with(at(40), Fault::Trust { node, peer });
     assert_ne!(spec.beyond(&ft::PLAIN.info), []);
     let outcome = simulate(&ft::PLAIN, &spec);
     assert!(verdict(Property::Exclusion, &outcome, 1).is_violated());
@@ -443,8 +443,8 @@ fn after_any_wrong_suspicions_no_two_grants_have_the_same_number() {
                 let when = moment(&mut rng, 40);
                 spec.faults = spec
                     .faults
-                    .with(when, Action::Suspect { node, peer })
-                    .with(when + T * (1 + rng.below(20) as u32), Action::Trust { node, peer });
+                    .with(when, Fault::Suspect { node, peer })
+                    .with(when + T * (1 + rng.below(20) as u32), Fault::Trust { node, peer });
             }
         }
         let outcome = simulate(&ft::PLAIN, &spec);
@@ -463,12 +463,12 @@ fn split(majority: bool) -> BTreeSet<u32> {
     let mut spec = planned(&ft::PLAIN, complete(5).with("majority", majority), &asks);
     let (small, large) = ([0, 1].map(NodeId), [2, 3, 4].map(NodeId));
     let groups = vec![small.to_vec(), large.to_vec()];
-    spec.faults = Faults::none().with(at(3) + T / 2, Action::Partition(groups));
+    spec.faults = Faults::none().with(at(3) + T / 2, Fault::Partition(groups));
     for (node, peer) in small.iter().flat_map(|&a| large.map(|b| (a, b))) {
         spec.faults.plan.extend(
-            [(node, peer), (peer, node)].map(|(node, peer)| Happening {
+            [(node, peer), (peer, node)].map(|(node, peer)| PlannedFault {
                 at: at(6),
-                action: Action::Suspect { node, peer },
+                action: Fault::Suspect { node, peer },
             }),
         );
     }

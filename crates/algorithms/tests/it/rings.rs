@@ -9,9 +9,9 @@ use conclave_algorithms::mutex::{
     Algorithm, Client, dijkstra_self_stabilizing_ring as dijkstra, token_ring, token_ring_handler,
     token_ring_on_demand,
 };
-use conclave_protocol::{Entry, Hosted, Mark, NodeId, Property, Setup, Time, Topology};
+use conclave_protocol::{Entry, Hosted, NodeId, Observation, Property, Setup, Time, Topology};
 use conclave_sim::{
-    Action, Arrivals, Ask, End, Event, Faults, Outcome, Rng, RunSpec, Spread, Workload, World,
+    Arrivals, Ask, End, Event, Fault, Faults, Outcome, Rng, RunSpec, Spread, Workload, World,
 };
 
 /// These nodes ask at these moments, in microseconds.
@@ -35,8 +35,8 @@ fn sent_while_waiting(outcome: &Outcome, node: u32) -> Vec<u64> {
     let (mut counts, mut waiting) = (Vec::new(), None);
     for record in &outcome.trace.records {
         match record.event() {
-            Event::Request(Mark::Asked) if record.node.0 == node => waiting = Some(0),
-            Event::Notice(Mark::Entered { .. }) if record.node.0 == node => {
+            Event::Request(Observation::Asked) if record.node.0 == node => waiting = Some(0),
+            Event::Notice(Observation::Entered { .. }) if record.node.0 == node => {
                 counts.extend(waiting.take());
             }
             Event::Send { .. } => waiting = waiting.map(|count| count + 1),
@@ -169,7 +169,7 @@ fn the_crash_of_any_node_stops_the_ring_whether_it_has_the_token_or_not() {
         let mut spec = planned(&token_ring::PLAIN, ring(5), &[(crashed, 0), (asker, 12_500)]);
         // Idle by then, or inside.
         for moment in [at(10), at(u64::from(if crashed == 0 { 5 } else { crashed })) + T / 2] {
-            spec.faults = Faults::none().with(moment, Action::Crash(NodeId(crashed)));
+            spec.faults = Faults::none().with(moment, Fault::Crash(NodeId(crashed)));
             assert_standstill(&simulate(&token_ring::PLAIN, &spec));
         }
     }
@@ -251,7 +251,7 @@ fn on_demand_a_lost_request_stops_its_sender_and_a_lost_token_everybody() {
     assert!(verdict(Property::NoStarvation, &outcome, 1).is_violated());
     // A crash of one that holds nothing: the next request that has to pass it is lost with it.
     let mut spec = planned(entry, ring(5), &[(3, 1_000)]);
-    spec.faults = Faults::none().with(at(0), Action::Crash(NodeId(4)));
+    spec.faults = Faults::none().with(at(0), Fault::Crash(NodeId(4)));
     assert_standstill(&simulate(entry, &spec));
 }
 
@@ -372,7 +372,7 @@ fn a_ring_of_registers_forgives_a_node_that_forgets_and_lost_messages() {
         let mut spec = random_spec(entry, ring(2 + (seed % 8) as u32), seed);
         let node = NodeId((seed % u64::from(spec.setup.n())) as u32);
         spec.faults = Faults::none()
-            .with(at(4), Action::Reset(node))
+            .with(at(4), Fault::Reset(node))
             .with(at(7), lose("Register"))
             .with(at(9), lose("Register"));
         let outcome = simulate(entry, &spec);

@@ -9,7 +9,7 @@ use crate::support::{
 };
 use conclave_algorithms::catalogue;
 use conclave_protocol::{Algorithm, Asking, Channels, Detector, Family, NodeId, Setup};
-use conclave_sim::{Action, Rate, RunSpec, Spread, Tracing};
+use conclave_sim::{Fault, Rate, RunSpec, Spread, Tracing};
 
 /// Descriptions with rules for what the model does not allow for, by the first entry of each.
 const BEYOND: [&str; 5] = [
@@ -123,28 +123,28 @@ fn spec(entry: &dyn Algorithm, seed: u64, beyond: bool) -> Option<RunSpec> {
     };
     if seed % 3 == 2 && model.partitions {
         let groups = vec![vec![NodeId(0)], (1..n).map(NodeId).collect()];
-        add(at(5), Action::Partition(groups));
-        add(at(25), Action::Heal);
+        add(at(5), Fault::Partition(groups));
+        add(at(25), Fault::Heal);
     }
     if elects_members {
-        add(at(40), Action::Join { node: NodeId(n - 1), sponsor: NodeId(0) });
+        add(at(40), Fault::Join { node: NodeId(n - 1), sponsor: NodeId(0) });
     }
     if model.detector != Detector::None && seed % 5 == 1 {
-        add(at(3), Action::Trust { node: NodeId(0), peer: NodeId(n - 1) });
+        add(at(3), Fault::Trust { node: NodeId(0), peer: NodeId(n - 1) });
     }
     if beyond {
         let node = NodeId(seed as u32 % n);
         let when = at(1) + T * (seed % 40) as u32 / 4;
-        add(when, Action::Crash(node));
+        add(when, Fault::Crash(node));
         let back =
-            if seed.is_multiple_of(2) { Action::Recover(node) } else { Action::RecoverEmpty(node) };
+            if seed.is_multiple_of(2) { Fault::Recover(node) } else { Fault::RecoverEmpty(node) };
         add(when + T * 20, back);
         spec.faults.loss = if seed.is_multiple_of(3) { 60_000 } else { 0 };
         (spec.detector, spec.until) = (Some(T * 2), spec.until.min(at(3_000)));
         return Some(spec);
     }
     if entry.info().options.iter().any(|option| option.name == "members") && seed % 2 == 1 {
-        add(at(60), Action::Leave(NodeId(0)));
+        add(at(60), Fault::Leave(NodeId(0)));
     }
     if seed % 4 == 3 && model.detector == Detector::Eventual {
         let lasting = Some(T * 9);

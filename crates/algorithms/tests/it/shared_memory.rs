@@ -5,8 +5,8 @@ use crate::support::{
     T, asking, at, burst, complete, costs, lose, order, random_spec, simulate, verdict,
 };
 use conclave_algorithms::mutex::{self, bakery, bakery_message_passing, dijkstra_1965};
-use conclave_protocol::{Algorithm, Entry, Mark, NodeId, Property, Setup, Topology};
-use conclave_sim::{Action, Costs, Delay, End, Event, Faults, Outcome, RunSpec, SlowLink, Tracing};
+use conclave_protocol::{Algorithm, Entry, NodeId, Observation, Property, Setup, Topology};
+use conclave_sim::{Costs, Delay, End, Event, Fault, Faults, Outcome, RunSpec, SlowLink, Tracing};
 
 /// So many processes, and the memory.
 fn with_memory(processes: u32) -> Setup {
@@ -192,7 +192,7 @@ fn the_bakery_serves_whoever_had_its_number_before_another_began_to_choose() {
                     requests[request][1] = requests[request][1].min(i);
                 }
             }
-            if let Event::Notice(Mark::Entered { .. }) = record.event() {
+            if let Event::Notice(Observation::Entered { .. }) = record.event() {
                 let request = latest[record.node.index()].expect("the doorway comes first");
                 requests[request][2] = i;
             }
@@ -244,7 +244,7 @@ fn a_crash_of_the_memory_or_of_one_with_a_number_stops_the_bakery() {
     let run = |crashed| {
         let plan = [(0, 0, 500), (1, 100, 1), (2, 110, 1)];
         let mut spec = asking(entry, with_memory(3), &plan);
-        spec.faults = Faults::none().with(at(200), Action::Crash(NodeId(crashed)));
+        spec.faults = Faults::none().with(at(200), Fault::Crash(NodeId(crashed)));
         spec.until = at(5_000);
         simulate(entry, &spec)
     };
@@ -311,7 +311,7 @@ fn a_crashed_owner_or_a_lost_answer_blocks_the_bakery_by_messages() {
             assert!(verdict(Property::NoStarvation, &outcome, 1).is_violated());
             outcome.trace.end
         };
-        assert_eq!(stuck(Action::Crash(NodeId(2))), End::Quiet);
+        assert_eq!(stuck(Fault::Crash(NodeId(2))), End::Quiet);
         // p0 waits for the answer, and p1 for p0, asking it again and again.
         stuck(lose("Value"));
     }

@@ -11,8 +11,8 @@ use conclave_protocol::{
     Topology,
 };
 use conclave_sim::{
-    Action, Ask, Costs, Event, JudgeLimits, Outcome, RunSpec, TraceFile, Tracing, Verdict,
-    Workload, World, judge, replay,
+    Ask, Costs, Event, Fault, JudgeLimits, Outcome, RunSpec, TraceFile, Tracing, Verdict, Workload,
+    World, judge, replay,
 };
 use serde::{Deserialize, Serialize};
 
@@ -183,7 +183,7 @@ fn without_a_snapshot_nothing_is_said_of_snapshots() {
 #[test]
 fn a_lost_coin_is_seen_by_the_judge_and_by_no_node() {
     let mut spec = bank(Topology::complete(3), &[]);
-    spec.faults = spec.faults.with(at(0), Action::Lose { label: "Transfer".to_owned() });
+    spec.faults = spec.faults.with(at(0), Fault::Lose { label: "Transfer".to_owned() });
     let outcome = simulate(entry(), &spec);
     assert!(verdicts(&spec, &outcome)[&Property::Conserved].is_violated());
 }
@@ -248,7 +248,7 @@ fn users_of_a_critical_section_can_be_looked_at_while_they_use_it() {
         let sum = judge(Property::Sum, &outcome.trace, limits);
         assert!(matches!(sum, Verdict::Vacuous { .. }), "{sum:?}");
         let enters =
-            |event| matches!(event, Event::Notice(conclave_protocol::Mark::Entered { .. }));
+            |event| matches!(event, Event::Notice(conclave_protocol::Observation::Entered { .. }));
         entered += outcome.trace.records.iter().filter(|record| enters(record.event())).count();
     }
     assert_eq!(entered, 24 * 3 * 2, "each of three nodes enters twice");

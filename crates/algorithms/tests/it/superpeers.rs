@@ -3,10 +3,10 @@
 use crate::support::{at, simulate, verdict};
 use conclave_algorithms::election::{superpeer_dht, superpeer_tokens};
 use conclave_protocol::{NodeId, Property, Setup, Topology};
-use conclave_sim::{Action, Gap, Outcome, RunSpec, Superpeers, shape};
+use conclave_sim::{Fault, Gap, Outcome, RunSpec, Superpeers, shape};
 
 fn served(outcome: &Outcome, topology: &Topology) -> Superpeers {
-    let found = Superpeers::of(&outcome.trace.beliefs(), topology);
+    let found = Superpeers::of(&outcome.trace.leaders(), topology);
     assert_eq!(found.unserved, 0, "everybody is served");
     found
 }
@@ -18,10 +18,10 @@ fn the_owners_of_the_groups_keys_serve_the_example() {
     let spec = RunSpec::new(&superpeer_dht::PLAIN.info, Setup::new(topology).with("prefix", 3));
     let outcome = simulate(&superpeer_dht::PLAIN, &spec);
     let superpeers: Vec<u64> =
-        outcome.trace.beliefs().leaders().map(|it| ids[it.index()]).collect();
+        outcome.trace.leaders().leaders().map(|it| ids[it.index()]).collect();
     assert_eq!(superpeers, [0x05, 0x2A, 0x61, 0x9C, 0xE0]);
     assert_eq!(
-        outcome.trace.beliefs().leader_of(NodeId(2)).unwrap().0,
+        outcome.trace.leaders().leader_of(NodeId(2)).unwrap().0,
         NodeId(1),
         "0x3F is 0x2A's"
     );
@@ -69,11 +69,11 @@ fn a_key_moves_to_the_next_node_and_back() {
     let topology = Topology::dht(8, vec![0x20, 0x25, 0x3F, 0x61]).unwrap();
     let mut spec = RunSpec::new(&superpeer_dht::PLAIN.info, Setup::new(topology));
     spec.linger = Some(crate::support::T * 100);
-    spec.faults = spec.faults.with(at(100), Action::Crash(NodeId(0)));
+    spec.faults = spec.faults.with(at(100), Fault::Crash(NodeId(0)));
     let leader =
-        |spec: &RunSpec| simulate(&superpeer_dht::PLAIN, spec).trace.beliefs().leader_of(NodeId(2));
+        |spec: &RunSpec| simulate(&superpeer_dht::PLAIN, spec).trace.leaders().leader_of(NodeId(2));
     assert_eq!(leader(&spec).unwrap().0, NodeId(1));
-    spec.faults = spec.faults.with(at(200), Action::Recover(NodeId(0)));
+    spec.faults = spec.faults.with(at(200), Fault::Recover(NodeId(0)));
     let (superpeer, epoch) = leader(&spec).unwrap();
     assert_eq!((superpeer, epoch), (NodeId(0), 2), "it serves in a new term");
 }
@@ -90,7 +90,7 @@ fn four_tokens_in_a_corner_end_in_the_four_quadrants() {
         assert_eq!(found.count, 4, "no token is lost or copied");
         let mut quadrants: Vec<(bool, bool)> = outcome
             .trace
-            .beliefs()
+            .leaders()
             .leaders()
             .map(|node| (node.0 % 10 >= 5, node.0 / 10 >= 5))
             .collect();
@@ -145,10 +145,10 @@ fn a_token_lost_with_its_holder_is_made_anew() {
     let setup = Setup::new(grid.clone()).with("tokens", 4).with("periods", 500);
     let spec = RunSpec::new(&superpeer_tokens::PLAIN.info, setup);
     let before: Vec<NodeId> =
-        simulate(&superpeer_tokens::PLAIN, &spec).trace.beliefs().leaders().collect();
+        simulate(&superpeer_tokens::PLAIN, &spec).trace.leaders().leaders().collect();
     for holder in before {
         let mut spec = spec.clone();
-        spec.faults = spec.faults.with(at(250), Action::Crash(holder));
+        spec.faults = spec.faults.with(at(250), Fault::Crash(holder));
         let outcome = simulate(&superpeer_tokens::PLAIN, &spec);
         let found = served(&outcome, &grid);
         assert_eq!(found.count, 4, "after the crash of {holder}");

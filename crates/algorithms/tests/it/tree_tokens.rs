@@ -9,9 +9,9 @@ use crate::support::{
 use conclave_algorithms::mutex::{
     self, naimi_trehel, raymond_tree, suzuki_kasami, tree_token_fair,
 };
-use conclave_protocol::{Channels, Entry, Mark, NodeId, Property, Setup, Time, Topology};
+use conclave_protocol::{Channels, Entry, NodeId, Observation, Property, Setup, Time, Topology};
 use conclave_sim::{
-    Action, Arrivals, Delay, End, Event, Faults, JudgeLimits, Outcome, Owner, Rng, RunSpec,
+    Arrivals, Delay, End, Event, Fault, Faults, JudgeLimits, Outcome, Owner, Rng, RunSpec,
     SlowLink, Spread, judge,
 };
 
@@ -136,7 +136,7 @@ fn assert_a_crash_of_the_holder_loses_the_token<P: mutex::Algorithm>(
     setup: Setup,
 ) {
     let mut spec = asking(entry, setup, &[(0, 0, 100), (1, 2, 1), (2, 3, 1)]);
-    spec.faults = Faults::none().with(at(20), Action::Crash(NodeId(0)));
+    spec.faults = Faults::none().with(at(20), Fault::Crash(NodeId(0)));
     let outcome = simulate(entry, &spec);
     assert_eq!(order(&outcome), [0]);
     assert_stuck(&outcome, &[1, 2]);
@@ -199,7 +199,7 @@ fn suzuki_kasami_does_not_mind_the_crash_of_one_who_neither_holds_nor_waits() {
             first: Spread::between(Duration::ZERO, T * 8),
             think: Spread::between(Duration::ZERO, T * 8),
         };
-        spec.faults = Faults::none().with(at(seed % 30), Action::Crash(NodeId(4)));
+        spec.faults = Faults::none().with(at(seed % 30), Fault::Crash(NodeId(4)));
         let outcome = simulate(entry, &spec);
         assert_eq!(order(&outcome).len(), 12, "seed {seed}");
         for property in [Property::Exclusion, Property::NoStarvation, Property::FenceOrder] {
@@ -208,7 +208,7 @@ fn suzuki_kasami_does_not_mind_the_crash_of_one_who_neither_holds_nor_waits() {
     }
     // One who waits takes the token with it.
     let mut spec = asking(entry, complete(3), &[(0, 0, 10), (1, 1, 1), (2, 2, 1)]);
-    spec.faults = Faults::none().with(at(5), Action::Crash(NodeId(1)));
+    spec.faults = Faults::none().with(at(5), Fault::Crash(NodeId(1)));
     let outcome = simulate(entry, &spec);
     assert_eq!(order(&outcome), [0]);
 }
@@ -321,7 +321,7 @@ fn raymond_replays_the_example_and_moves_the_root() {
 fn raymond_stays_split_when_an_inner_node_crashes() {
     let entry = &raymond_tree::PLAIN;
     let mut spec = asking(entry, Setup::new(Topology::line(5)), &[(4, 5, 1), (3, 6, 1), (1, 9, 1)]);
-    spec.faults = Faults::none().with(at(1), Action::Crash(NodeId(2)));
+    spec.faults = Faults::none().with(at(1), Fault::Crash(NodeId(2)));
     let outcome = simulate(entry, &spec);
     assert_eq!(order(&outcome), [1], "the token's half goes on");
     assert_stuck(&outcome, &[3, 4]);
@@ -402,7 +402,7 @@ fn the_fair_token_announces_a_request_in_at_most_the_diameter() {
         let mut announced = vec![0; n as usize];
         for record in &outcome.trace.records {
             match record.event() {
-                Event::Request(Mark::Asked) => announced[record.node.index()] = 0,
+                Event::Request(Observation::Asked) => announced[record.node.index()] = 0,
                 Event::Send { label, owner: Owner::Node(origin), .. }
                     if outcome.trace.name(label) == "Request" =>
                 {
@@ -464,7 +464,7 @@ fn naimi_trehel_loses_requests_whose_pointers_lead_through_a_crashed_node() {
     let entry = &naimi_trehel::PLAIN;
     // The token has moved to p1 when p0 crashes; p2 still points to p0.
     let mut spec = asking(entry, complete(4), &[(1, 0, 1), (2, 15, 1), (1, 20, 1)]);
-    spec.faults = Faults::none().with(at(10), Action::Crash(NodeId(0)));
+    spec.faults = Faults::none().with(at(10), Fault::Crash(NodeId(0)));
     let outcome = simulate(entry, &spec);
     assert_eq!(order(&outcome), [1, 1]);
     assert_stuck(&outcome, &[2]);
@@ -483,8 +483,7 @@ fn raymonds_tree_survives_restarts_one_at_a_time() {
             let up = now + Duration::from_micros(rng.below(12_000));
             // Its neighbours' reports are in after two messages.
             let down = up + Duration::from_micros(rng.below(4_000));
-            spec.faults =
-                spec.faults.with(up, Action::Crash(node)).with(down, Action::Recover(node));
+            spec.faults = spec.faults.with(up, Fault::Crash(node)).with(down, Fault::Recover(node));
             now = down + T * 2;
         }
         // The model cannot say "one at a time", so it says none at all.
@@ -506,8 +505,8 @@ fn a_restarted_holder_makes_a_new_token_that_goes_on_counting() {
     let plan = [(2, 0, 1), (2, 10, 100), (0, 12, 1), (4, 13, 1)];
     let mut spec = asking(entry, Setup::new(Topology::line(5)), &plan);
     spec.faults = Faults::none()
-        .with(at(20), Action::Crash(NodeId(2)))
-        .with(at(30), Action::Recover(NodeId(2)));
+        .with(at(20), Fault::Crash(NodeId(2)))
+        .with(at(30), Fault::Recover(NodeId(2)));
     let outcome = simulate(entry, &spec);
     let costs = costs(&outcome);
     let tokens: Vec<_> = costs.entered().map(|e| (e.node.0, e.token.expect("inside"))).collect();
@@ -519,8 +518,8 @@ fn two_neighbours_down_at_once_wait_for_each_other() {
     let entry = &raymond_tree::RESTART;
     let mut spec = asking(entry, Setup::new(Topology::line(3)), &[(0, 20, 1)]);
     for node in nodes([0, 1]) {
-        spec.faults = spec.faults.with(at(5), Action::Crash(node));
-        spec.faults = spec.faults.with(at(8 + u64::from(node.0)), Action::Recover(node));
+        spec.faults = spec.faults.with(at(5), Fault::Crash(node));
+        spec.faults = spec.faults.with(at(8 + u64::from(node.0)), Fault::Recover(node));
     }
     assert_stuck(&simulate(entry, &spec), &[0]);
 }
@@ -537,8 +536,8 @@ fn reordering_breaks_a_restart() {
             let (down, node) = (at(3 + 9 * i), NodeId(i as u32 % 3));
             spec.faults = spec
                 .faults
-                .with(down, Action::Crash(node))
-                .with(down + T / 100, Action::Recover(node));
+                .with(down, Fault::Crash(node))
+                .with(down + T / 100, Fault::Recover(node));
         }
         let outcome = simulate(entry, &spec);
         verdict(Property::Exclusion, &outcome, 1).is_violated()

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::support::{random_spec, simulate, topology};
 use conclave_algorithms::catalogue;
-use conclave_protocol::{Mark, NodeId, NodeSet, Setup};
+use conclave_protocol::{NodeId, NodeSet, Observation, Setup};
 use conclave_sim::{Event, Trace, Tracing};
 
 /// The algorithms that say whom their nodes wait for.
@@ -46,7 +46,7 @@ fn follow(trace: &Trace, run: &str) -> usize {
         let node = trace.records[begun].node;
         let what = format!("{run}, event {begun} at {node}");
         let event = trace.records[begun].event();
-        if let Event::Request(Mark::Asked) = event {
+        if let Event::Request(Observation::Asked) = event {
             waiting.insert(node, Vec::new());
         }
         if let (Event::Deliver { from, .. }, Some(said)) = (event, waiting.get_mut(&node)) {
@@ -58,7 +58,7 @@ fn follow(trace: &Trace, run: &str) -> usize {
         let entered = |record: usize| {
             let event = trace.records[record].event();
             trace.records[record].node == node
-                && matches!(event, Event::Notice(Mark::Entered { .. }))
+                && matches!(event, Event::Notice(Observation::Entered { .. }))
         };
         let says = trace.steps.get(&begun).map(|step| step.waits.clone()).unwrap_or_default();
         if (begun..end).any(entered) {

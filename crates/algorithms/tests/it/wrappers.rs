@@ -9,11 +9,11 @@ use conclave_algorithms::detector::timeout_sync::{self, TimeoutSync};
 use conclave_algorithms::snapshot::chandy_lamport::{self, ChandyLamport};
 use conclave_algorithms::{detector, mutex, snapshot};
 use conclave_protocol::{
-    Channels, Charge, Ctx, Effect, Entry, Handle, Host, Hosted, Input, Mark, Marked, Message,
-    Never, NodeId, Outside, Property, Protocol, Reliable, Setup, Shown, Stimulus, Time, TimerKey,
-    Topology, Turn,
+    Channels, Charge, Ctx, Effect, Entry, Handle, Host, Hosted, Input, Message, Never, NodeId,
+    Observable, Observation, Outside, Property, Protocol, Reliable, Setup, Shown, Stimulus, Time,
+    TimerKey, Topology, Turn,
 };
-use conclave_sim::{Action, Delay, JudgeLimits, RunSpec, World, judge};
+use conclave_sim::{Delay, Fault, JudgeLimits, RunSpec, World, judge};
 use serde::{Deserialize, Serialize};
 
 /// A protocol that reports everything it is told, and does on request everything that can be done.
@@ -53,15 +53,15 @@ struct Word;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Alarm;
 
-impl Marked for Do {
-    fn mark(&self) -> Mark {
-        Mark::Other
+impl Observable for Do {
+    fn observation(&self) -> Observation {
+        Observation::Other
     }
 }
 
-impl Marked for Told {
-    fn mark(&self) -> Mark {
-        Mark::Other
+impl Observable for Told {
+    fn observation(&self) -> Observation {
+        Observation::Other
     }
 }
 
@@ -339,7 +339,7 @@ impl Outside for Noted {
         panic!("links number each message")
     }
 
-    fn notify(&mut self, _: Mark, notice: &dyn erased_serde::Serialize) -> bool {
+    fn notify(&mut self, _: Observation, notice: &dyn erased_serde::Serialize) -> bool {
         let text = serde_json::to_string(&notice).expect("it is plain data");
         self.told.push(serde_json::from_str(&text).expect("it was one"));
         true
@@ -606,8 +606,8 @@ fn after_a_crash_and_recovery_the_links_carry_on_in_order() {
         spec.faults.duplication = 200_000;
         spec.faults = spec
             .faults
-            .with(at(crash), Action::Crash(NodeId(1)))
-            .with(at(back), Action::Recover(NodeId(1)));
+            .with(at(crash), Fault::Crash(NodeId(1)))
+            .with(at(back), Fault::Recover(NodeId(1)));
         spec.linger = None;
         spec.until = at(1_000);
         let host = Hosted::<Counter, Silent>::new((), 2);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conclave_protocol::{Mark, NodeId, names};
+use conclave_protocol::{NodeId, Observation, names};
 
 use super::Renamings;
 use crate::space::{Happening, Space};
@@ -66,11 +66,11 @@ impl Space {
             }
             for mark in &step.marks {
                 match mark {
-                    Mark::Entered { token } if self.watch.tokens => {
+                    Observation::Entered { token } if self.watch.tokens => {
                         does.push(format!("enters with token {token}"));
                     }
-                    Mark::Entered { .. } => does.push("enters".to_owned()),
-                    Mark::Follows { leader, epoch } => {
+                    Observation::Entered { .. } => does.push("enters".to_owned()),
+                    Observation::Follows { leader, epoch } => {
                         let leader = names[leader.index()];
                         does.push(format!("follows {leader} in epoch {epoch}"));
                     }

@@ -2,7 +2,7 @@
 
 use conclave_algorithms::mutex::{Algorithm, dijkstra_1965, raymond_tree, ricart_agrawala};
 use conclave_check::{CheckError, CheckSpec, Progress, Report, Requests, Verdict, check};
-use conclave_protocol::{Channels, Entry, Property, Setup, Topology, What};
+use conclave_protocol::{Action, Channels, Entry, Property, Setup, Topology};
 
 fn spec<P: Algorithm>(entry: &Entry<P>, setup: Setup, properties: &[Property]) -> CheckSpec {
     let config = (entry.config)(&setup).expect("it fits");
@@ -38,7 +38,7 @@ fn whoever_never_stops_asking_starves_others_or_does_not() {
     let from = violation.loop_from.expect("it is endless");
     let round = &violation.decisions[from..];
     for node in [1, 2] {
-        let asks = |what: &What| matches!(what, What::Ask { node: it, .. } if it.0 == node);
+        let asks = |what: &Action| matches!(what, Action::Ask { node: it, .. } if it.0 == node);
         assert!(round.iter().any(|decision| asks(&decision.what)), "{round:?}");
     }
 }

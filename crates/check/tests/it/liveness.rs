@@ -2,8 +2,8 @@
 
 use conclave_check::{CheckSpec, Progress, Report, Verdict, check};
 use conclave_protocol::{
-    Client, Ctx, Entry, HeardBy, Info, Mark, Marked, Model, Never, NodeId, Property, Protocol,
-    Setup, Topology, What,
+    Action, Client, Ctx, Entry, HeardBy, Info, Model, Never, NodeId, Observable, Observation,
+    Property, Protocol, Setup, Topology,
 };
 use serde::{Deserialize, Serialize};
 
@@ -32,11 +32,11 @@ struct Acquired;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Tick;
 
-impl Marked for Request {
-    fn mark(&self) -> Mark {
+impl Observable for Request {
+    fn observation(&self) -> Observation {
         match self {
-            Self::Acquire => Mark::Asked,
-            Self::Release => Mark::Left,
+            Self::Acquire => Observation::Asked,
+            Self::Release => Observation::Left,
         }
     }
 }
@@ -45,9 +45,9 @@ impl HeardBy for Acquired {
     type Client = Asker;
 }
 
-impl Marked for Acquired {
-    fn mark(&self) -> Mark {
-        Mark::Entered { token: 1 }
+impl Observable for Acquired {
+    fn observation(&self) -> Observation {
+        Observation::Entered { token: 1 }
     }
 }
 
@@ -166,7 +166,7 @@ fn two_states_that_lead_to_each_other_never_lead_to_a_third() {
     let Verdict::Violated(violation) = verdict else { panic!("{verdict:?}") };
     assert_eq!(violation.loop_from, Some(1), "it asks, and then goes round");
     assert_eq!(violation.decisions.len(), 3);
-    let timer = What::Timer { node: NodeId(0), timer: "Tick".to_owned() };
+    let timer = Action::Timer { node: NodeId(0), timer: "Tick".to_owned() };
     assert!(violation.decisions[1..].iter().all(|decision| decision.what == timer));
 }
 

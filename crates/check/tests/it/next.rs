@@ -2,7 +2,7 @@
 
 use conclave_algorithms::{catalogue, mutex::ricart_agrawala};
 use conclave_check::{Budgets, CheckSpec, NextError, Requests, next};
-use conclave_protocol::{Algorithm, Channels, Decision, NodeId, Property, Setup, Topology, What};
+use conclave_protocol::{Action, Algorithm, Channels, Decision, NodeId, Property, Setup, Topology};
 use conclave_sim::{Event, Rng, RunSpec, Then, record, run};
 
 /// A system in which everything may go wrong once.
@@ -88,9 +88,9 @@ fn a_step_says_what_it_is_whether_it_may_be_and_what_it_breaks() {
     assert!(first.contains(&("p1 crashes".to_owned(), false, vec![])), "{first:?}");
     assert!(first.contains(&("the network falls apart: p0 | p1".to_owned(), false, vec![])));
     let (p0, p1) = (NodeId(0), NodeId(1));
-    let deliver = |from, to| Decision::from(What::Deliver { from, to, place: 0 });
+    let deliver = |from, to| Decision::from(Action::Deliver { from, to, place: 0 });
     for node in [p0, p1] {
-        decisions.push(What::Ask { node, request: 0 }.into());
+        decisions.push(Action::Ask { node, request: 0 }.into());
     }
     decisions.extend([deliver(p0, p1), deliver(p1, p0), deliver(p1, p0)]);
     let last = words(&decisions);
@@ -120,11 +120,11 @@ fn a_recorded_run_can_be_looked_at_anywhere_and_branched_off() {
         assert!(listed.iter().any(|it| it.decision.what == *what), "{place}: {what}");
     }
     // The last message that arrives is lost instead, and the run goes on by itself.
-    let deliver = |it: &Decision| matches!(it.what, What::Deliver { .. });
+    let deliver = |it: &Decision| matches!(it.what, Action::Deliver { .. });
     let last = decisions.iter().rposition(deliver).expect("messages arrive");
     let mut branch = decisions[..=last].to_vec();
-    let What::Deliver { from, to, place } = branch[last].what else { unreachable!() };
-    branch[last].what = What::Lose { from, to, place };
+    let Action::Deliver { from, to, place } = branch[last].what else { unreachable!() };
+    branch[last].what = Action::Lose { from, to, place };
     let spec = RunSpec { decisions: Some(branch), then: Then::Continue, ..drawn };
     let branched = run(entry, &spec).expect("it runs");
     assert_eq!(branched.trace, run(entry, &spec).expect("it runs").trace);

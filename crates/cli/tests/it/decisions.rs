@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::time::Duration;
 
 use conclave_algorithms::catalogue;
-use conclave_protocol::{Decision, Links, NodeId, Property, Setup, Time, Topology, What};
+use conclave_protocol::{Action, Decision, Links, NodeId, Property, Setup, Time, Topology};
 use conclave_sim::{
     Delay, End, FileEvent, Finding, RunSpec, TraceFile, Tracing, Verdict, Workload, judge,
 };
@@ -32,9 +32,9 @@ fn write(name: &str, file: &TraceFile) -> PathBuf {
 
 /// Two nodes ask at once, and each lets the other in.
 fn both_enter() -> TraceFile {
-    let ask = |node| Decision::from(What::Ask { node: NodeId(node), request: 0 });
+    let ask = |node| Decision::from(Action::Ask { node: NodeId(node), request: 0 });
     let deliver =
-        |from, to| Decision::from(What::Deliver { from: NodeId(from), to: NodeId(to), place: 0 });
+        |from, to| Decision::from(Action::Deliver { from: NodeId(from), to: NodeId(to), place: 0 });
     let decisions =
         vec![ask(0), ask(1), deliver(0, 1), deliver(1, 0), deliver(1, 0), deliver(0, 1)];
     let info = catalogue::find(MUTANT).expect("it is in the catalogue");
@@ -64,12 +64,12 @@ fn decisions(file: &TraceFile) -> Option<Vec<Decision>> {
                 let link = links.get_mut(&(peer, node))?;
                 let place = link.iter().position(|&sent| Some(sent) == event.message)?;
                 link.remove(place);
-                What::Deliver { from: NodeId(peer), to: NodeId(node), place: place as u32 }
+                Action::Deliver { from: NodeId(peer), to: NodeId(node), place: place as u32 }
             }
-            "request" => What::Ask { node: NodeId(node), request: 0 },
+            "request" => Action::Ask { node: NodeId(node), request: 0 },
             "timer" => {
                 let timer = event.data.as_ref()?.as_str()?.to_owned();
-                What::Timer { node: NodeId(node), timer }
+                Action::Timer { node: NodeId(node), timer }
             }
             "notice" | "facts" => continue,
             other => panic!("nothing else happens: {other}"),
@@ -164,7 +164,7 @@ fn a_tampered_counter_example_is_found_out() {
 #[test]
 fn a_decision_that_makes_no_sense_is_refused() {
     let mut file = both_enter();
-    let what = What::Timer { node: NodeId(1), timer: "Resend".to_owned() };
+    let what = Action::Timer { node: NodeId(1), timer: "Resend".to_owned() };
     file.spec.decisions.as_mut().expect("there are some")[3] = what.into();
     let (code, said, why) = replay(&write("senseless.json", &file));
     assert_eq!((code, said.as_str()), (Some(3), ""), "{why}");

@@ -1,7 +1,7 @@
 //! A counter-example as a run: simulated, said in words, and as a file.
 
 use conclave_check::{CheckSpec, Violation};
-use conclave_protocol::{Info, Mark, NodeId, Property, Time, What};
+use conclave_protocol::{Action, Info, NodeId, Observation, Property, Time};
 use conclave_sim::{Event, Finding, Outcome, RunSpec, Trace, TraceFile, Tracing};
 
 use crate::report::Remark;
@@ -122,10 +122,10 @@ impl Witness {
                     format!("{} from {node} to {to} is lost", trace.name(label))
                 }
                 Event::Timer { label } => format!("timer {} of {node} runs out", trace.name(label)),
-                Event::Request(Mark::Asked) => format!("{node} asks"),
-                Event::Request(Mark::Left) => format!("{node} leaves"),
-                Event::Request(Mark::Called) => format!("{node} calls an election"),
-                Event::Request(Mark::Note(note)) => format!("{node} {}", trace.words(&note)),
+                Event::Request(Observation::Asked) => format!("{node} asks"),
+                Event::Request(Observation::Left) => format!("{node} leaves"),
+                Event::Request(Observation::Called) => format!("{node} calls an election"),
+                Event::Request(Observation::Note(note)) => format!("{node} {}", trace.words(&note)),
                 _ => continue,
             };
             if text.is_empty() {
@@ -136,7 +136,7 @@ impl Witness {
             text = decision.what.to_string();
         }
         // It is not the timer that does what comes of it.
-        let timer = matches!(decision.what, What::Timer { .. });
+        let timer = matches!(decision.what, Action::Timer { .. });
         let (comma, and) = if timer { (": it ", ": it ") } else { (", ", " and ") };
         match consequences.split_last() {
             None => text,
@@ -147,18 +147,18 @@ impl Witness {
 }
 
 /// What an application is told, as something that the node does.
-fn consequence(mark: Mark, node: NodeId, trace: &Trace) -> Option<String> {
+fn consequence(mark: Observation, node: NodeId, trace: &Trace) -> Option<String> {
     Some(match mark {
-        Mark::Entered { token } => format!("enters with token {token}"),
-        Mark::Lost => "has its grant revoked".to_owned(),
-        Mark::Follows { leader, .. } if leader == node => "leads".to_owned(),
-        Mark::Follows { leader, .. } => format!("follows {leader}"),
-        Mark::Unled => "follows nobody".to_owned(),
-        Mark::Suspects(peer) => format!("suspects {peer}"),
-        Mark::Trusts(peer) => format!("trusts {peer}"),
-        Mark::Note(note) => trace.words(&note),
-        Mark::Asked => "asks".to_owned(),
-        Mark::Left => "leaves".to_owned(),
-        Mark::Called | Mark::Other => return None,
+        Observation::Entered { token } => format!("enters with token {token}"),
+        Observation::Lost => "has its grant revoked".to_owned(),
+        Observation::Follows { leader, .. } if leader == node => "leads".to_owned(),
+        Observation::Follows { leader, .. } => format!("follows {leader}"),
+        Observation::Unled => "follows nobody".to_owned(),
+        Observation::Suspects(peer) => format!("suspects {peer}"),
+        Observation::Trusts(peer) => format!("trusts {peer}"),
+        Observation::Note(note) => trace.words(&note),
+        Observation::Asked => "asks".to_owned(),
+        Observation::Left => "leaves".to_owned(),
+        Observation::Called | Observation::Other => return None,
     })
 }

@@ -1,8 +1,8 @@
 //! Elections measured: who calls, what it costs, and which single crash they survive.
 
-use conclave_protocol::{Crashes, Info, Mark, NodeId, Property, Setup, Time};
+use conclave_protocol::{Crashes, Info, NodeId, Observation, Property, Setup, Time};
 use conclave_sim::{
-    Action, Arrivals, Ask, Costs, Event, JudgeLimits, Outcome, RunSpec, Spacing, Superpeers,
+    Arrivals, Ask, Costs, Event, Fault, JudgeLimits, Outcome, RunSpec, Spacing, Superpeers,
     Tracing, Workload, judge,
 };
 use serde::Serialize;
@@ -269,7 +269,7 @@ pub fn measure(info: &'static Info, nodes: u32) -> Election {
         election.calls.push(Call::of(info, &spec, &outcome, callers));
         if several {
             election.superpeers =
-                Some(Superpeers::of(&outcome.trace.beliefs(), &spec.setup.topology));
+                Some(Superpeers::of(&outcome.trace.leaders(), &spec.setup.topology));
         }
     }
     if !several {
@@ -285,7 +285,7 @@ fn call(info: &'static Info, nodes: u32, callers: &[u32], best_is_dead: bool) ->
     let arrivals = Arrivals::Plan(callers.iter().map(ask).collect());
     spec.workload = Workload { arrivals, ..Workload::idle() };
     if best_is_dead {
-        spec.faults = spec.faults.with(Time::ZERO, Action::Crash(NodeId(nodes - 1)));
+        spec.faults = spec.faults.with(Time::ZERO, Fault::Crash(NodeId(nodes - 1)));
     }
     spec.until = at(1000 + 100 * nodes);
     spec
@@ -319,7 +319,7 @@ fn counted(costs: &Costs) -> u64 {
 /// When the last node learnt who leads, and who that is.
 fn last_learnt(outcome: &Outcome) -> Option<(Time, u32)> {
     outcome.trace.records.iter().rev().find_map(|record| match record.event() {
-        Event::Notice(Mark::Follows { leader, .. }) => Some((record.at, leader.0)),
+        Event::Notice(Observation::Follows { leader, .. }) => Some((record.at, leader.0)),
         _ => None,
     })
 }
@@ -336,7 +336,7 @@ fn crash(info: &'static Info, nodes: u32, live: u32, best_is_dead: bool) -> Opti
         let (node, moment) = ((point % u64::from(live)) as u32, (point / u64::from(live)) as u32);
         let mut spec = spec.clone();
         let when = at(CALLED) + spec.setup.delay * moment + spec.setup.delay / 2;
-        spec.faults = spec.faults.with(when, Action::Crash(NodeId(node)));
+        spec.faults = spec.faults.with(when, Fault::Crash(NodeId(node)));
         let outcome = simulate(&spec).ok()?;
         crashed.runs += 1;
         match broken(info, &spec, &outcome) {

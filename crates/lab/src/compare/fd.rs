@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use conclave_protocol::{Info, Knob, NodeId, Setup, Time};
-use conclave_sim::{Action, Delay, Event, Outcome, Percentiles, Quality, RunSpec, Tracing};
+use conclave_sim::{Delay, DetectorMetrics, Event, Fault, Outcome, Percentiles, RunSpec, Tracing};
 use serde::Serialize;
 
 use super::mutex::Beside;
@@ -220,7 +220,7 @@ fn point(info: &Info, nodes: u32, knob: &Knob, value: f64, seeds: u64) -> Option
 
 /// What came of several runs.
 struct Runs {
-    quality: Quality,
+    quality: DetectorMetrics,
     /// Messages and bytes from the first quarter to the second.
     counted: (u64, u64),
     late: usize,
@@ -228,7 +228,7 @@ struct Runs {
 }
 
 fn runs(info: &Info, setup: &Setup, model: &Delay, seeds: u64) -> Result<Runs, String> {
-    let mut all = Runs { quality: Quality::default(), counted: (0, 0), late: 0, seeds };
+    let mut all = Runs { quality: DetectorMetrics::default(), counted: (0, 0), late: 0, seeds };
     for seed in 0..seeds {
         let mut spec = RunSpec::new(info, setup.clone());
         spec.seed = seed;
@@ -239,9 +239,9 @@ fn runs(info: &Info, setup: &Setup, model: &Delay, seeds: u64) -> Result<Runs, S
         // At a different moment between two beats each time.
         let crash = at(SPAN / 2) + T * (seed as u32 * 37 % 100) / 10;
         let crashing = NodeId(seed as u32 % setup.n());
-        spec.faults = spec.faults.with(crash, Action::Crash(crashing));
+        spec.faults = spec.faults.with(crash, Fault::Crash(crashing));
         let outcome = simulate(&spec).map_err(|failure| failure.to_string())?;
-        let quality = Quality::of(&outcome.trace);
+        let quality = DetectorMetrics::of(&outcome.trace);
         let (messages, bytes) = sent(&outcome, at(SPAN / 4), at(SPAN / 2));
         all.counted.0 += messages;
         all.counted.1 += bytes;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use conclave_protocol::{Mark, NodeId, Time};
+use conclave_protocol::{NodeId, Observation, Time};
 use conclave_sim::{Event, Trace};
 
 use super::{Piece, Tone};
@@ -20,7 +20,7 @@ pub(super) struct Step {
     /// Whether the same message has been delivered before.
     pub(super) again: bool,
     pub(super) sends: Vec<Sent>,
-    pub(super) notices: Vec<Mark>,
+    pub(super) notices: Vec<Observation>,
 }
 
 /// A message sent in a step.
@@ -133,10 +133,10 @@ fn of_cause(cause: Event, trace: &Trace) -> Option<Piece> {
     let plain = |text: &str| Some(Piece { tone: Tone::Strong, text: text.to_owned() });
     let bad = |text: &str| Some(Piece { tone: Tone::Bad, text: text.to_owned() });
     match cause {
-        Event::Request(Mark::Asked) => plain("asks"),
-        Event::Request(Mark::Left) => plain("LEAVES"),
-        Event::Request(Mark::Called) => plain("calls"),
-        Event::Request(Mark::Note(note)) => plain(&trace.words(&note)),
+        Event::Request(Observation::Asked) => plain("asks"),
+        Event::Request(Observation::Left) => plain("LEAVES"),
+        Event::Request(Observation::Called) => plain("calls"),
+        Event::Request(Observation::Note(note)) => plain(&trace.words(&note)),
         Event::Request(_) => plain("request"),
         Event::Timer { label } => plain(&format!("timer {}", trace.name(label))),
         Event::Crash => bad("CRASHES"),
@@ -158,19 +158,19 @@ fn of_cause(cause: Event, trace: &Trace) -> Option<Piece> {
     }
 }
 
-fn of_notice(mark: Mark, node: NodeId, trace: &Trace) -> Piece {
+fn of_notice(mark: Observation, node: NodeId, trace: &Trace) -> Piece {
     let (tone, text) = match mark {
-        Mark::Entered { token } => (Tone::Good, format!("ENTERS #{token}")),
-        Mark::Lost => (Tone::Bad, "REVOKED".to_owned()),
-        Mark::Follows { leader, .. } if leader == node => (Tone::Good, "LEADS".to_owned()),
-        Mark::Follows { leader, .. } => (Tone::Strong, format!("follows {leader}")),
-        Mark::Unled => (Tone::Strong, "follows nobody".to_owned()),
-        Mark::Suspects(peer) => (Tone::Bad, format!("suspects {peer}")),
-        Mark::Trusts(peer) => (Tone::Strong, format!("trusts {peer}")),
-        Mark::Note(note) => (Tone::Strong, trace.words(&note)),
-        Mark::Asked => (Tone::Strong, "asks".to_owned()),
-        Mark::Left => (Tone::Strong, "LEAVES".to_owned()),
-        Mark::Called | Mark::Other => (Tone::Strong, "notice".to_owned()),
+        Observation::Entered { token } => (Tone::Good, format!("ENTERS #{token}")),
+        Observation::Lost => (Tone::Bad, "REVOKED".to_owned()),
+        Observation::Follows { leader, .. } if leader == node => (Tone::Good, "LEADS".to_owned()),
+        Observation::Follows { leader, .. } => (Tone::Strong, format!("follows {leader}")),
+        Observation::Unled => (Tone::Strong, "follows nobody".to_owned()),
+        Observation::Suspects(peer) => (Tone::Bad, format!("suspects {peer}")),
+        Observation::Trusts(peer) => (Tone::Strong, format!("trusts {peer}")),
+        Observation::Note(note) => (Tone::Strong, trace.words(&note)),
+        Observation::Asked => (Tone::Strong, "asks".to_owned()),
+        Observation::Left => (Tone::Strong, "LEAVES".to_owned()),
+        Observation::Called | Observation::Other => (Tone::Strong, "notice".to_owned()),
     };
     Piece { tone, text }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use conclave_protocol::{Asking, Family, Info, NodeId, Setup, Time};
 use conclave_sim::{
-    Action, Arrivals, Ask, Beyond, Delay, Faults, Outcome, RunSpec, SlowLink, Spread, Workload,
+    Arrivals, Ask, Beyond, Delay, Fault, Faults, Outcome, RunSpec, SlowLink, Spread, Workload,
 };
 use serde::{Deserialize, Serialize};
 
@@ -363,39 +363,39 @@ impl RunFlags {
         let mut at = |span: Span, action| {
             faults = std::mem::take(&mut faults).with(span.at(unit), action);
         };
-        let mut each = |flags: &[NodeAt], action: fn(NodeId) -> Action| {
+        let mut each = |flags: &[NodeAt], action: fn(NodeId) -> Fault| {
             for flag in flags {
                 at(flag.at, action(flag.node));
             }
         };
-        each(&self.crash, Action::Crash);
-        each(&self.recover, Action::Recover);
-        each(&self.recover_empty, Action::RecoverEmpty);
-        each(&self.reset, Action::Reset);
-        each(&self.leave, Action::Leave);
+        each(&self.crash, Fault::Crash);
+        each(&self.recover, Fault::Recover);
+        each(&self.recover_empty, Fault::RecoverEmpty);
+        each(&self.reset, Fault::Reset);
+        each(&self.leave, Fault::Leave);
         for NodeWhile { node, window } in &self.pause {
-            at(window.from, Action::Pause(*node));
+            at(window.from, Fault::Pause(*node));
             if let Some(to) = window.to {
-                at(to, Action::Resume(*node));
+                at(to, Fault::Resume(*node));
             }
         }
         for GroupsWhile { groups, window } in &self.partition {
-            at(window.from, Action::Partition(groups.clone()));
+            at(window.from, Fault::Partition(groups.clone()));
             if let Some(to) = window.to {
-                at(to, Action::Heal);
+                at(to, Fault::Heal);
             }
         }
         for &PairAt { node, peer, at: when } in &self.suspect {
-            at(when, Action::Suspect { node, peer });
+            at(when, Fault::Suspect { node, peer });
         }
         for &PairAt { node, peer, at: when } in &self.trust {
-            at(when, Action::Trust { node, peer });
+            at(when, Fault::Trust { node, peer });
         }
         for &PairAt { node, peer, at: when } in &self.join {
-            at(when, Action::Join { node, sponsor: peer });
+            at(when, Fault::Join { node, sponsor: peer });
         }
         for LabelAt { label, at: when } in &self.lose {
-            at(*when, Action::Lose { label: label.clone() });
+            at(*when, Fault::Lose { label: label.clone() });
         }
         faults.plan.sort_by_key(|happening| happening.at);
         faults

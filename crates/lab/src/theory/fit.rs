@@ -6,7 +6,7 @@ use conclave_algorithms::quorum::{Construction, Quorums};
 pub use conclave_protocol::theory::About;
 use conclave_protocol::theory::{Ask, Asks, Pace, Run, Seen};
 use conclave_protocol::{Info, NodeId, Setup, Time};
-use conclave_sim::{Action, Arrivals, Delay, Happening, RunSpec};
+use conclave_sim::{Arrivals, Delay, Fault, PlannedFault, RunSpec};
 
 use super::formula::{Number, Params, whole};
 use super::{Row, row};
@@ -44,8 +44,8 @@ fn run(spec: &RunSpec) -> Option<Run> {
     if followed || !undisturbed || !spec.delays.links.is_empty() {
         return None;
     }
-    let crash = |happening: &Happening| match happening.action {
-        Action::Crash(node) => Some((node, happening.at)),
+    let crash = |happening: &PlannedFault| match happening.action {
+        Fault::Crash(node) => Some((node, happening.at)),
         _ => None,
     };
     let asks = match &spec.workload.arrivals {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use conclave_protocol::theory::Case;
-use conclave_protocol::{Info, Mark, Time};
+use conclave_protocol::{Info, Observation, Time};
 use conclave_sim::{Costs, EntryCost, Event, Outcome, Record};
 
 use super::Row;
@@ -108,7 +108,7 @@ impl<'a> Run<'a> {
             Scope::Transmissions => Ok(whole(self.costs.transmissions)),
             Scope::Entry(_) | Scope::EachEntry | Scope::Node(_) => self.per_entry(both),
             Scope::WhileWaiting => {
-                let asked = self.position(Mark::Asked).ok_or("nobody asked")?;
+                let asked = self.position(Observation::Asked).ok_or("nobody asked")?;
                 let entered = self.entered_position().ok_or("nobody entered")?;
                 let waited = self.outcome.trace.records.iter().take(entered).skip(asked);
                 let sent = waited.filter(|r| matches!(r.event(), Event::Send { .. }));
@@ -194,12 +194,12 @@ impl<'a> Run<'a> {
     /// arrivals count, until the last message has arrived.
     fn turnaround(&self) -> Result<Number, String> {
         let records = &self.outcome.trace.records;
-        let called = self.position(Mark::Called).ok_or("nobody called for an election")?;
+        let called = self.position(Observation::Called).ok_or("nobody called for an election")?;
         if self.experiment.scope == Scope::Arrivals {
             let last = self.arrivals().last().ok_or("no message arrived")?;
             return Ok(units(last.at - records[called].at));
         }
-        let follows = |event| matches!(event, Event::Notice(Mark::Follows { .. }));
+        let follows = |event| matches!(event, Event::Notice(Observation::Follows { .. }));
         let last = records.iter().rev().find(|record| follows(record.event()));
         let last = last.ok_or("nobody was elected")?;
         Ok(units(last.at - records[called].at))
@@ -208,8 +208,8 @@ impl<'a> Run<'a> {
     /// From the call for an election until the winner knows.
     fn first_to_know(&self) -> Result<Number, String> {
         let records = &self.outcome.trace.records;
-        let called = self.position(Mark::Called).ok_or("nobody called for an election")?;
-        let follows = |event| matches!(event, Event::Notice(Mark::Follows { .. }));
+        let called = self.position(Observation::Called).ok_or("nobody called for an election")?;
+        let follows = |event| matches!(event, Event::Notice(Observation::Follows { .. }));
         let first = records.iter().find(|record| follows(record.event()));
         Ok(units(first.ok_or("nobody was elected")?.at - records[called].at))
     }
@@ -238,13 +238,13 @@ impl<'a> Run<'a> {
         whole(self.costs.by_label.get(label).copied().unwrap_or(0))
     }
 
-    fn position(&self, request: Mark) -> Option<usize> {
+    fn position(&self, request: Observation) -> Option<usize> {
         let wanted = Event::Request(request);
         self.outcome.trace.records.iter().position(|record| record.event() == wanted)
     }
 
     fn entered_position(&self) -> Option<usize> {
-        let entered = |event| matches!(event, Event::Notice(Mark::Entered { .. }));
+        let entered = |event| matches!(event, Event::Notice(Observation::Entered { .. }));
         self.outcome.trace.records.iter().position(|record| entered(record.event()))
     }
 

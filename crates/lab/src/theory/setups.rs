@@ -9,7 +9,7 @@ use crate::catalogue;
 use conclave_protocol::theory::{Asks, Case, Given, Pace, Provided, Run};
 use conclave_protocol::{Info, Time};
 use conclave_sim::{
-    Action, Arrivals, Costs, Delay, Event, Happening, Outcome, RunSpec, Spread, Workload,
+    Arrivals, Costs, Delay, Event, Fault, Outcome, PlannedFault, RunSpec, Spread, Workload,
 };
 
 pub use conclave_protocol::theory::{Experiment, Scope, T, at};
@@ -81,7 +81,7 @@ pub fn spec(info: &Info, run: &Run) -> RunSpec {
         Pace::Varying => Delay::Uniform(unit / 20, unit).into(),
     };
     for &(node, at) in &run.crashes {
-        spec.faults.plan.push(Happening { at, action: Action::Crash(node) });
+        spec.faults.plan.push(PlannedFault { at, action: Fault::Crash(node) });
     }
     spec.faults.plan.sort_by_key(|happening| happening.at);
     spec.seed = run.seed;

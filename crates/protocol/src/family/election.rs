@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{About, Asking, Family, Fault, Law, Now, PLAIN, Promise, Says, Tempo};
-use crate::{Mark, NodeId, Property, names};
+use crate::{NodeId, Observation, Property, names};
 
 /// Elections.
 pub(super) static FAMILY: Family = Family {
@@ -50,7 +50,7 @@ const PROMISES: &[Promise] = &[
 ];
 
 const LEADERS: Option<About> =
-    Some((|mark| matches!(mark, Mark::Follows { .. }), "nobody is ever elected"));
+    Some((|mark| matches!(mark, Observation::Follows { .. }), "nobody is ever elected"));
 
 fn leads(now: &dyn Now, node: NodeId) -> bool {
     now.leader_of(node) == Some(node)

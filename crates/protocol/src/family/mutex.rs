@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     About, Asking, Family, Fault, Lasting, Law, Now, Owed, PLAIN, Promise, Says, Tempo, Those,
 };
-use crate::{Mark, NodeId, Property, names};
+use crate::{NodeId, Observation, Property, names};
 
 /// Mutual exclusion.
 pub(super) static FAMILY: Family = Family {
@@ -52,7 +52,7 @@ const FENCE: Promise = Promise {
 };
 
 const ENTRIES: Option<About> =
-    Some((|mark| matches!(mark, Mark::Entered { .. }), "nobody ever enters"));
+    Some((|mark| matches!(mark, Observation::Entered { .. }), "nobody ever enters"));
 
 /// More are inside than there are places. Who has crashed does nothing inside any more; fencing
 /// keeps its late writes out.

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::{About, Family, Fault, Law, NoteKind, Now, PLAIN, Promise, Says, Tempo, Watch};
-use crate::{Mark, NodeId, Note, Property};
+use crate::{NodeId, Note, Observation, Property};
 
 /// Snapshots.
 pub(super) static FAMILY: Family = Family {
@@ -88,9 +88,9 @@ const PROMISES: &[Promise] = &[
 const SNAPSHOTS: Option<About> =
     Some((|mark| noted(mark, RECORDS).is_some(), "no snapshot is taken"));
 
-fn noted(mark: &Mark, kind: u8) -> Option<&Note> {
+fn noted(mark: &Observation, kind: u8) -> Option<&Note> {
     match mark {
-        Mark::Note(note) if note.kind == kind => Some(note),
+        Observation::Note(note) if note.kind == kind => Some(note),
         _ => None,
     }
 }
@@ -106,7 +106,7 @@ static WATCH: Watch = Watch {
         }
     },
     see_all: |words, _, mark| {
-        let Mark::Note(note) = mark else { return };
+        let Observation::Note(note) = mark else { return };
         if words.is_empty() {
             words.push(0);
         }
@@ -247,8 +247,8 @@ fn patience(tempo: &Tempo) -> Duration {
 mod tests {
     use super::*;
 
-    fn note(kind: u8, number: u16, value: u64) -> Mark {
-        Mark::Note(Note { kind, number, who: NodeId(0), value })
+    fn note(kind: u8, number: u16, value: u64) -> Observation {
+        Observation::Note(Note { kind, number, who: NodeId(0), value })
     }
 
     #[test]

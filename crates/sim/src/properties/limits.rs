@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use conclave_protocol::{Family, Info, Mark, NodeId, Tempo, Time};
+use conclave_protocol::{Family, Info, NodeId, Observation, Tempo, Time};
 
 use super::Survey;
 use crate::{End, Event, Record, RunSpec, Trace};
@@ -80,10 +80,12 @@ impl Longest {
             Event::Timer { .. } => {
                 self.timer = self.timer.max(since(self.rang.insert(node, now), now));
             }
-            Event::Notice(Mark::Entered { .. }) => {
+            Event::Notice(Observation::Entered { .. }) => {
                 self.entered.insert(node, now);
             }
-            Event::Request(Mark::Left) | Event::Notice(Mark::Left | Mark::Lost) | Event::Crash => {
+            Event::Request(Observation::Left)
+            | Event::Notice(Observation::Left | Observation::Lost)
+            | Event::Crash => {
                 self.stay = self.stay.max(since(self.entered.remove(&node), now));
             }
             _ => {}

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use conclave_protocol::{Mark, NodeId, Now, Those, Time, VectorClock, Watch};
+use conclave_protocol::{NodeId, Now, Observation, Those, Time, VectorClock, Watch};
 
 use crate::{Event, Record, Trace};
 
@@ -94,35 +94,35 @@ impl<'a> Scene<'a> {
         }
         let noted = self.memory.as_mut().is_some_and(|memory| memory.see(node, event));
         match event {
-            Event::Request(Mark::Asked) | Event::Notice(Mark::Asked) => {
+            Event::Request(Observation::Asked) | Event::Notice(Observation::Asked) => {
                 self.waiting.insert(node, at);
             }
-            Event::Notice(Mark::Entered { token }) => {
+            Event::Notice(Observation::Entered { token }) => {
                 self.waiting.remove(&node);
                 self.inside.insert(node, at);
                 let high = self.high.filter(|high| token <= *high);
                 self.stale = high.map(|high| (node, token, high));
                 self.high = self.high.max(Some(token));
             }
-            Event::Request(Mark::Left) | Event::Notice(Mark::Left) => {
+            Event::Request(Observation::Left) | Event::Notice(Observation::Left) => {
                 self.inside.remove(&node);
             }
-            Event::Notice(Mark::Lost) => {
+            Event::Notice(Observation::Lost) => {
                 self.inside.remove(&node);
                 self.waiting.remove(&node);
             }
-            Event::Notice(Mark::Follows { leader, epoch }) => {
+            Event::Notice(Observation::Follows { leader, epoch }) => {
                 self.follows[node.index()] = Some(leader);
                 let first = *self.of_epoch.entry(epoch).or_insert(leader);
                 if first != leader {
                     self.rivals = Some((first, leader, epoch));
                 }
             }
-            Event::Notice(Mark::Unled) => self.follows[node.index()] = None,
-            Event::Notice(Mark::Suspects(peer)) => {
+            Event::Notice(Observation::Unled) => self.follows[node.index()] = None,
+            Event::Notice(Observation::Suspects(peer)) => {
                 self.suspects.entry(node).or_default().insert(peer, at);
             }
-            Event::Notice(Mark::Trusts(peer)) => {
+            Event::Notice(Observation::Trusts(peer)) => {
                 self.suspects.entry(node).or_default().remove(&peer);
             }
             Event::Crash => {
@@ -211,7 +211,7 @@ impl Order {
             Event::Facts(_) => {}
             _ => clock.tick(node),
         }
-        if matches!(event, Event::Request(Mark::Asked) | Event::Notice(Mark::Asked)) {
+        if matches!(event, Event::Request(Observation::Asked) | Event::Notice(Observation::Asked)) {
             self.asked.insert(node, clock.clone());
         }
     }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use conclave_protocol::{Family, Lasting, Law, Mark, Owed, Promise, Property, Says, Time, names};
+use conclave_protocol::{
+    Family, Lasting, Law, Observation, Owed, Promise, Property, Says, Time, names,
+};
 
 use super::limits::Longest;
 use super::scene::Scene;
@@ -200,7 +202,7 @@ impl<'a> Survey<'a> {
 
 impl Case {
     /// An application has said or heard something.
-    fn hear(&mut self, mark: &Mark) {
+    fn hear(&mut self, mark: &Observation) {
         self.about |= self.promise.about.is_some_and(|(which, _)| which(mark));
     }
 

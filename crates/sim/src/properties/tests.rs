@@ -2,21 +2,21 @@
 
 use std::time::Duration;
 
-use conclave_protocol::{Links, Mark, Model, Mutant, NodeId, Setup, Time, Topology};
+use conclave_protocol::{Links, Model, Mutant, NodeId, Observation, Setup, Time, Topology};
 
 use super::*;
 use crate::{End, Event, Owner, Record, RunSpec, Trace};
 
-const ASK: Event = Event::Request(Mark::Asked);
-const LEAVE: Event = Event::Request(Mark::Left);
+const ASK: Event = Event::Request(Observation::Asked);
+const LEAVE: Event = Event::Request(Observation::Left);
 const T: Duration = Duration::from_millis(1);
 
 fn enter(token: u64) -> Event {
-    Event::Notice(Mark::Entered { token })
+    Event::Notice(Observation::Entered { token })
 }
 
 fn follow(leader: u32, epoch: u64) -> Event {
-    Event::Notice(Mark::Follows { leader: NodeId(leader), epoch })
+    Event::Notice(Observation::Follows { leader: NodeId(leader), epoch })
 }
 
 fn send(to: u32, serial: u32) -> Event {
@@ -73,7 +73,7 @@ fn two_inside_together_break_exclusion_unless_there_are_two_places() {
     assert!(judge(Property::Exclusion, &together, two).held());
     let gone = [(0, 0, enter(1)), (1, 0, Event::Crash), (2, 1, enter(2)), (3, 1, LEAVE)];
     held(Property::Exclusion, &run(End::Quiet, 5, &gone));
-    let lost = [(0, 0, enter(1)), (1, 0, Event::Notice(Mark::Lost)), (1, 1, enter(2))];
+    let lost = [(0, 0, enter(1)), (1, 0, Event::Notice(Observation::Lost)), (1, 1, enter(2))];
     held(Property::Exclusion, &run(End::Quiet, 5, &lost));
 }
 
@@ -209,14 +209,14 @@ fn everybody_has_to_know_a_live_leader_and_the_best() {
     let dead = [known[0], known[1], known[2], (5, 2, Event::Crash)];
     broken(Property::LeaderKnown, &run(End::Served, 9, &dead), "known to p0 and p1");
     broken(Property::BestLeads, &run(End::Served, 9, &dead), "p1 is the best live node");
-    let late = [(0, 1, Event::Request(Mark::Called)), known[0], known[1], known[2], dead[3]];
+    let late = [(0, 1, Event::Request(Observation::Called)), known[0], known[1], known[2], dead[3]];
     undecided(Property::LeaderKnown, &run(End::TimeLimit, 15, &late));
     broken(Property::LeaderKnown, &run(End::TimeLimit, 16, &late), "known to p0 and p1");
 }
 
 #[test]
 fn detectors_have_time_to_find_out_and_no_right_to_guess() {
-    let suspects = |who| Event::Notice(Mark::Suspects(NodeId(who)));
+    let suspects = |who| Event::Notice(Observation::Suspects(NodeId(who)));
     let found = [(0, 2, Event::Crash), (1, 0, suspects(2)), (1, 1, suspects(2))];
     held(Property::Completeness, &run(End::TimeLimit, 5, &found));
     undecided(Property::Completeness, &run(End::TimeLimit, 5, &found[..2]));

@@ -1,11 +1,13 @@
 //! Runs that follow decisions instead of a calendar, and runs that are written down as some.
 
-use conclave_protocol::{Decision, Host, Mark, NodeId, Outside, Ran, Stimulus, Time, Turn, What};
+use conclave_protocol::{
+    Action, Decision, Host, NodeId, Observation, Outside, Ran, Stimulus, Time, Turn,
+};
 
 use super::{End, Outcome, World};
-use crate::course::{Course, Decided};
 use crate::environment::Executor;
-use crate::{Action, Event, Owner, RunSpec, SpecError, Then};
+use crate::schedule::{Decided, Schedule};
+use crate::{Event, Fault, Owner, RunSpec, SpecError, Then};
 
 #[cfg(test)]
 mod tests;
@@ -13,12 +15,12 @@ mod tests;
 impl World {
     /// Says how a node boots at the beginning, if the decisions do.
     pub(super) fn decide_boot(&mut self, id: NodeId, decisions: Option<&[Decision]>) {
-        let Some(course) = &mut self.environment.course else { return };
-        if !course.follows {
-            return course.write(What::Boot(id), Time::ZERO);
+        let Some(schedule) = &mut self.environment.schedule else { return };
+        if !schedule.follows {
+            return schedule.write(Action::Boot(id), Time::ZERO);
         }
         let decisions = boots(decisions.unwrap_or_default());
-        course.turn_boot(id, decisions.iter().find(|it| it.what == What::Boot(id)));
+        schedule.turn_boot(id, decisions.iter().find(|it| it.what == Action::Boot(id)));
     }
 
     /// Carries out one decision after the other, each at its time or one `T` after the one before.
@@ -52,18 +54,19 @@ impl World {
         let now = self.environment.now;
         let rest = rest.iter().take_while(|next| next.at == Some(now)).map(|next| &next.what);
         let crashed = match decision.what {
-            What::Crash(node) => Some(node),
-            What::Deliver { to, .. } if self.is_down(to) => Some(to),
+            Action::Crash(node) => Some(node),
+            Action::Deliver { to, .. } if self.is_down(to) => Some(to),
             _ => None,
         };
-        let lost = |what: &&What| matches!(what, What::Deliver { to, .. } if crashed == Some(*to));
+        let lost =
+            |what: &&Action| matches!(what, Action::Deliver { to, .. } if crashed == Some(*to));
         let boots = rest.clone().find(|what| !lost(what));
         let interrupted =
-            crashed.is_some_and(|node| self.course().interrupted == Some((node, now)));
+            crashed.is_some_and(|node| self.schedule().interrupted == Some((node, now)));
         match rest.clone().next() {
-            Some(What::Repeat { .. }) => true,
+            Some(Action::Repeat { .. }) => true,
             Some(what) if lost(&what) && interrupted => true,
-            _ => matches!(boots, Some(What::RecoverEmpty(node)) if crashed == Some(*node)),
+            _ => matches!(boots, Some(Action::RecoverEmpty(node)) if crashed == Some(*node)),
         }
     }
 
@@ -75,10 +78,10 @@ impl World {
         spec: &RunSpec,
     ) -> Result<(), String> {
         let now = self.environment.now;
-        if let What::Boot(_) = decision.what {
+        if let Action::Boot(_) = decision.what {
             // It was carried out when the run began.
             let decisions = spec.decisions.as_deref().unwrap_or_default();
-            return match self.objection(decision).or_else(|| self.course().take_objection()) {
+            return match self.objection(decision).or_else(|| self.schedule().take_objection()) {
                 Some(why) => Err(why),
                 None if number > boots(decisions).len() => Err("all nodes have booted".to_owned()),
                 None => Ok(()),
@@ -100,38 +103,38 @@ impl World {
             return Err(why);
         }
         let now = self.environment.now;
-        self.course().turn(decision, now);
+        self.schedule().turn(decision, now);
         match *what {
-            What::Ask { node, request } => self.ask(node, request as usize, *due)?,
-            What::Deliver { from, to, place } => {
-                let it = self.course().take(from, to, place as usize);
+            Action::Ask { node, request } => self.ask(node, request as usize, *due)?,
+            Action::Deliver { from, to, place } => {
+                let it = self.schedule().take(from, to, place as usize);
                 self.arrive(from, to, it);
             }
-            What::Lose { from, to, place } => {
-                let it = self.course().take(from, to, place as usize);
+            Action::Lose { from, to, place } => {
+                let it = self.schedule().take(from, to, place as usize);
                 self.lose(from, to, it);
             }
-            What::Repeat { from, to, place } => {
-                let message = self.course().link(from, to)[place as usize].envelope.message;
+            Action::Repeat { from, to, place } => {
+                let message = self.schedule().link(from, to)[place as usize].envelope.message;
                 self.environment.repeat(from, to, place as usize);
                 self.host.repeat(message);
             }
-            What::Timer { node, ref timer } => self.ring(node, timer)?,
+            Action::Timer { node, ref timer } => self.ring(node, timer)?,
             ref what => {
-                let action = Action::of(what).expect("everything else is done to the system");
+                let action = Fault::of(what).expect("everything else is done to the system");
                 self.happen(action);
             }
         }
-        if let Some(why) = self.course().take_objection() {
+        if let Some(why) = self.schedule().take_objection() {
             return Err(why);
         }
         if let (Some(_), Some(node)) = (crash_after, what.actor()) {
             self.crash(node);
         }
-        let pending = self.course().under_way(|_| true)
+        let pending = self.schedule().under_way(|_| true)
             + self.nodes.iter().map(|node| node.timers.len()).sum::<usize>();
-        let course = self.course();
-        course.most = course.most.max(pending);
+        let schedule = self.schedule();
+        schedule.most = schedule.most.max(pending);
         Ok(())
     }
 
@@ -144,8 +147,8 @@ impl World {
                 many => format!("the last that its application may make is number {}", many - 1),
             });
         };
-        let due = due.filter(|_| mark == Mark::Asked);
-        if self.course().calendar {
+        let due = due.filter(|_| mark == Observation::Asked);
+        if self.schedule().calendar {
             self.nodes[id.index()].ask = None;
             self.expect_request(id, mark);
             self.request(id, request, mark, due);
@@ -189,11 +192,11 @@ impl World {
             return Some(format!("{node} pauses"));
         }
         match *what {
-            What::Deliver { from, to, place }
-            | What::Lose { from, to, place }
-            | What::Repeat { from, to, place } => {
+            Action::Deliver { from, to, place }
+            | Action::Lose { from, to, place }
+            | Action::Repeat { from, to, place } => {
                 let gone = self.is_down(to) || self.environment.apart(from, to);
-                match self.course().link(from, to).len() {
+                match self.schedule().link(from, to).len() {
                     0 => Some("none is on its way there".to_owned()),
                     many if place as usize >= many => {
                         Some(format!("the last on its way there is number {}", many - 1))
@@ -204,42 +207,42 @@ impl World {
                     _ => None,
                 }
             }
-            What::Recover(node) | What::RecoverEmpty(node) => {
+            Action::Recover(node) | Action::RecoverEmpty(node) => {
                 (!self.is_down(node)).then(|| format!("{node} is up"))
             }
-            What::Ask { node, .. }
-            | What::Timer { node, .. }
-            | What::Crash(node)
-            | What::Pause(node)
-            | What::Resume(node)
-            | What::Suspect { node, .. }
-            | What::Trust { node, .. }
-            | What::Join { node, .. }
-            | What::Leave(node)
+            Action::Ask { node, .. }
+            | Action::Timer { node, .. }
+            | Action::Crash(node)
+            | Action::Pause(node)
+            | Action::Resume(node)
+            | Action::Suspect { node, .. }
+            | Action::Trust { node, .. }
+            | Action::Join { node, .. }
+            | Action::Leave(node)
                 if self.is_down(node) =>
             {
                 Some(format!("{node} is down"))
             }
-            What::Suspect { node, peer }
-            | What::Trust { node, peer }
-            | What::Join { node, sponsor: peer } => {
+            Action::Suspect { node, peer }
+            | Action::Trust { node, peer }
+            | Action::Join { node, sponsor: peer } => {
                 (node == peer).then(|| "that takes another node".to_owned())
             }
-            What::Resume(node) => {
+            Action::Resume(node) => {
                 let pauses = self.nodes[node.index()].backlog.is_some();
                 (!pauses).then(|| format!("{node} does not pause"))
             }
-            What::Pause(node) => {
+            Action::Pause(node) => {
                 let pauses = self.nodes[node.index()].backlog.is_some();
                 pauses.then(|| format!("{node} pauses already"))
             }
-            What::Heal => self.environment.groups.is_none().then(|| "it is not apart".to_owned()),
-            What::Boot(_)
-            | What::Ask { .. }
-            | What::Timer { .. }
-            | What::Crash(_)
-            | What::Leave(_)
-            | What::Partition(_) => None,
+            Action::Heal => self.environment.groups.is_none().then(|| "it is not apart".to_owned()),
+            Action::Boot(_)
+            | Action::Ask { .. }
+            | Action::Timer { .. }
+            | Action::Crash(_)
+            | Action::Leave(_)
+            | Action::Partition(_) => None,
         }
     }
 
@@ -247,20 +250,20 @@ impl World {
         !self.nodes[id.index()].up
     }
 
-    pub(super) fn course(&mut self) -> &mut Course {
-        self.environment.course.as_mut().expect("the run follows decisions")
+    pub(super) fn schedule(&mut self) -> &mut Schedule {
+        self.environment.schedule.as_mut().expect("the run follows decisions")
     }
 
     /// Whether nothing is left to happen but new requests and faults.
     fn is_quiet(&mut self) -> bool {
         let leaves = |id| {
             let mut requests = (0..).map_while(|place| self.host.request(id, place));
-            requests.any(|mark| mark == Mark::Left)
+            requests.any(|mark| mark == Observation::Left)
         };
         let idle = self.nodes.iter().all(|node| node.timers.is_empty());
         let idle = idle && !self.topology.nodes().any(leaves);
         let up: Vec<bool> = self.nodes.iter().map(|node| node.up).collect();
-        idle && self.course().under_way(|to| up[to.index()]) == 0
+        idle && self.schedule().under_way(|to| up[to.index()]) == 0
     }
 
     /// As [`apply`](Self::apply), in a step that was decided about or is written down.
@@ -278,7 +281,7 @@ impl World {
         let turn = Turn { node: id, now, topology, settles: true };
         let ran = rule(&mut *self.host, turn, &mut decided);
         if ran.looked {
-            self.course().looked(id);
+            self.schedule().looked(id);
         }
         if !self.environment.notices.is_empty() {
             self.tell(id);
@@ -289,6 +292,6 @@ impl World {
 
 /// What is decided about how nodes boot at the beginning: it comes before all else.
 fn boots(decisions: &[Decision]) -> &[Decision] {
-    let other = decisions.iter().position(|it| !matches!(it.what, What::Boot(_)));
+    let other = decisions.iter().position(|it| !matches!(it.what, Action::Boot(_)));
     &decisions[..other.unwrap_or(decisions.len())]
 }

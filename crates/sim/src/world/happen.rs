@@ -1,48 +1,48 @@
 //! What is done to a system: crashes, pauses, partitions.
 
-use conclave_protocol::{NodeId, Stimulus, Time, What};
+use conclave_protocol::{Action, NodeId, Stimulus, Time};
 
 use super::World;
-use crate::course::Word;
 use crate::environment::Pending;
-use crate::{Action, Class, Event, Owner};
+use crate::schedule::Word;
+use crate::{Class, Event, Fault, Owner};
 
 impl World {
     /// Something is done to the system, or said to a node by its operator or failure detector.
-    pub(super) fn happen(&mut self, action: Action) {
-        self.environment.lossy |= matches!(action, Action::Partition(_) | Action::Lose { .. });
+    pub(super) fn happen(&mut self, action: Fault) {
+        self.environment.lossy |= matches!(action, Fault::Partition(_) | Fault::Lose { .. });
         match action {
-            Action::Crash(id) => self.crash(id),
-            Action::Recover(id) => self.recover(id, true, Event::Recover),
-            Action::RecoverEmpty(id) => self.recover(id, false, Event::RecoverEmpty),
-            Action::Reset(id) => {
+            Fault::Crash(id) => self.crash(id),
+            Fault::Recover(id) => self.recover(id, true, Event::Recover),
+            Fault::RecoverEmpty(id) => self.recover(id, false, Event::RecoverEmpty),
+            Fault::Reset(id) => {
                 self.crash(id);
                 self.recover(id, false, Event::RecoverEmpty);
             }
-            Action::Pause(id) => {
+            Fault::Pause(id) => {
                 let node = &mut self.nodes[id.index()];
                 if node.up && node.backlog.is_none() {
                     node.backlog = Some(Box::default());
-                    self.write(|| What::Pause(id));
+                    self.write(|| Action::Pause(id));
                     self.note(id, Event::Pause);
                 }
             }
-            Action::Resume(id) => {
+            Fault::Resume(id) => {
                 if let Some(backlog) = self.nodes[id.index()].backlog.take() {
-                    self.write(|| What::Resume(id));
+                    self.write(|| Action::Resume(id));
                     self.note(id, Event::Resume);
                     for (key, pending) in *backlog {
                         self.environment.reschedule(key, id, pending);
                     }
                     // What was said meanwhile is heard now.
                     let now = self.environment.now;
-                    let words = self.environment.course.iter_mut().flat_map(|it| &mut it.words);
+                    let words = self.environment.schedule.iter_mut().flat_map(|it| &mut it.words);
                     for word in words.filter(|word| word.node == id) {
                         word.at = word.at.max(now);
                     }
                 }
             }
-            Action::Partition(groups) => {
+            Fault::Partition(groups) => {
                 // A node that is in no group is alone: its number is like no group's.
                 let n = self.topology.len();
                 let mut of: Vec<u32> = (0..n).map(|node| groups.len() as u32 + node).collect();
@@ -51,27 +51,27 @@ impl World {
                         of[member.index()] = group;
                     }
                 }
-                self.write(|| What::Partition(groups));
+                self.write(|| Action::Partition(groups));
                 self.environment.groups = Some(of.clone());
                 let event = self.environment.trace.partition(of);
                 self.note(NodeId(0), event);
             }
-            Action::Heal => {
-                self.write(|| What::Heal);
+            Fault::Heal => {
+                self.write(|| Action::Heal);
                 self.environment.groups = None;
                 self.note(NodeId(0), Event::Heal);
             }
-            Action::Suspect { node, peer } => {
+            Fault::Suspect { node, peer } => {
                 self.input(node, Event::Suspect(peer), Owner::Node(node), Stimulus::Suspect(peer));
             }
-            Action::Trust { node, peer } => {
+            Fault::Trust { node, peer } => {
                 self.input(node, Event::Restore(peer), Owner::Node(node), Stimulus::Restore(peer));
             }
-            Action::Lose { label } => self.environment.lose.push(label),
-            Action::Join { node, sponsor } => {
+            Fault::Lose { label } => self.environment.lose.push(label),
+            Fault::Join { node, sponsor } => {
                 self.input(node, Event::Join(sponsor), Owner::Nobody, Stimulus::Join(sponsor));
             }
-            Action::Leave(node) => {
+            Fault::Leave(node) => {
                 self.input(node, Event::Leave, Owner::Nobody, Stimulus::Leave);
             }
         }
@@ -86,12 +86,12 @@ impl World {
         node.ask = None;
         let paused = node.backlog.is_some();
         let outstanding = u64::from(std::mem::take(&mut node.outstanding));
-        self.write(|| What::Crash(id));
-        if let Some(course) = self.environment.course.as_mut().filter(|_| paused) {
+        self.write(|| Action::Crash(id));
+        if let Some(schedule) = self.environment.schedule.as_mut().filter(|_| paused) {
             let now = self.environment.now;
-            course.interrupted = Some((id, now));
+            schedule.interrupted = Some((id, now));
             // What waited for it is lost; what the detector says at this moment does not wait yet.
-            course.words.retain(|word| {
+            schedule.words.retain(|word| {
                 let told = matches!(word.pending, Pending::Told(_));
                 word.node != id || word.at >= now && !told
             });
@@ -123,7 +123,7 @@ impl World {
         if self.nodes[id.index()].up {
             return;
         }
-        self.write(|| if remembers { What::Recover(id) } else { What::RecoverEmpty(id) });
+        self.write(|| if remembers { Action::Recover(id) } else { Action::RecoverEmpty(id) });
         let begun = self.environment.trace.records.len();
         self.note(id, event);
         let more = self.agenda.remaining(id);
@@ -144,13 +144,15 @@ impl World {
     /// The failure detector will say something at a node that `by` is the cause of.
     fn announce(&mut self, at: Time, by: NodeId, node: NodeId, pending: Pending) {
         let number = self.environment.schedule(at, Class::Timer, by, node, pending);
-        if let Some(course) = self.environment.course.as_mut().filter(|course| course.follows) {
-            course.words.push(Word { at, number, node, pending });
+        if let Some(schedule) =
+            self.environment.schedule.as_mut().filter(|schedule| schedule.follows)
+        {
+            schedule.words.push(Word { at, number, node, pending });
         }
     }
 
     /// In a run that is written down, writes down what happens next.
-    fn write(&mut self, what: impl FnOnce() -> What) {
+    fn write(&mut self, what: impl FnOnce() -> Action) {
         if self.environment.writes() {
             self.environment.write(what());
         }

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use conclave_protocol::{
-    Charge, Client, Ctx, Entry, HeardBy, Info, Mark, Marked, Model, Never, NodeId, Protocol, Setup,
-    Time, Topology,
+    Charge, Client, Ctx, Entry, HeardBy, Info, Model, Never, NodeId, Observable, Observation,
+    Protocol, Setup, Time, Topology,
 };
 use serde::{Deserialize, Serialize};
 
@@ -28,9 +28,9 @@ enum Msg {
     Grant,
 }
 
-impl Marked for Request {
-    fn mark(&self) -> Mark {
-        if *self == Self::Acquire { Mark::Asked } else { Mark::Left }
+impl Observable for Request {
+    fn observation(&self) -> Observation {
+        if *self == Self::Acquire { Observation::Asked } else { Observation::Left }
     }
 }
 
@@ -38,9 +38,9 @@ impl HeardBy for Granted {
     type Client = User;
 }
 
-impl Marked for Granted {
-    fn mark(&self) -> Mark {
-        Mark::Entered { token: 1 }
+impl Observable for Granted {
+    fn observation(&self) -> Observation {
+        Observation::Entered { token: 1 }
     }
 }
 
@@ -146,16 +146,16 @@ fn when(outcome: &Outcome, node: u32, what: impl Fn(Event) -> bool) -> Vec<Time>
 fn what_a_paused_node_is_told_waits_until_it_goes_on() {
     let (node, peer, sponsor) = (NodeId(0), NodeId(2), NodeId(1));
     let told = [
-        (Action::Suspect { node, peer }, Event::Suspect(peer)),
-        (Action::Trust { node, peer }, Event::Restore(peer)),
-        (Action::Join { node, sponsor }, Event::Join(sponsor)),
-        (Action::Leave(node), Event::Leave),
+        (Fault::Suspect { node, peer }, Event::Suspect(peer)),
+        (Fault::Trust { node, peer }, Event::Restore(peer)),
+        (Fault::Join { node, sponsor }, Event::Join(sponsor)),
+        (Fault::Leave(node), Event::Leave),
     ];
     for (action, event) in told {
         let faults = Faults::none()
-            .with(at(1), Action::Pause(node))
+            .with(at(1), Fault::Pause(node))
             .with(at(3), action)
-            .with(at(9), Action::Resume(node));
+            .with(at(9), Fault::Resume(node));
         let outcome = simulate(&spec(faults));
         assert_eq!(when(&outcome, 0, |it| it == event), [at(9)]);
         assert_eq!(when(&outcome, 0, |it| matches!(it, Event::Deliver { .. })), [at(9)]);
@@ -166,9 +166,9 @@ fn what_a_paused_node_is_told_waits_until_it_goes_on() {
 #[test]
 fn a_crash_ends_a_pause_and_loses_what_waited() {
     let faults = Faults::none()
-        .with(at(0), Action::Pause(NodeId(0)))
-        .with(at(5), Action::Crash(NodeId(0)))
-        .with(at(6), Action::Recover(NodeId(0)));
+        .with(at(0), Fault::Pause(NodeId(0)))
+        .with(at(5), Fault::Crash(NodeId(0)))
+        .with(at(6), Fault::Recover(NodeId(0)));
     let mut spec = spec(faults);
     let Arrivals::Plan(asks) = &mut spec.workload.arrivals else { unreachable!("a plan") };
     asks.push(Ask { node: NodeId(2), at: at(6), hold: None });
@@ -210,11 +210,11 @@ fn resends_are_nobodys() {
 #[test]
 fn a_partition_leaves_its_groups_behind() {
     let groups = vec![vec![NodeId(1), NodeId(2)]];
-    let apart = Faults::none().with(at(1), Action::Partition(groups));
-    let split = simulate(&spec(apart.clone())).trace.beliefs();
+    let apart = Faults::none().with(at(1), Fault::Partition(groups));
+    let split = simulate(&spec(apart.clone())).trace.leaders();
     let group = |node| split.group(NodeId(node));
     assert!(group(1) == group(2) && group(0) != group(1));
-    let whole = simulate(&spec(apart.with(at(2), Action::Heal))).trace.beliefs();
+    let whole = simulate(&spec(apart.with(at(2), Fault::Heal))).trace.leaders();
     assert_eq!(whole.group(NodeId(0)), whole.group(NodeId(1)));
 }
 
@@ -222,9 +222,9 @@ fn a_partition_leaves_its_groups_behind() {
 fn what_was_written_down_is_judged_like_the_run() {
     let groups = vec![vec![NodeId(1), NodeId(2)]];
     let faults = Faults::none()
-        .with(at(1), Action::Partition(groups))
-        .with(at(2), Action::Crash(NodeId(2)))
-        .with(at(3), Action::Heal);
+        .with(at(1), Fault::Partition(groups))
+        .with(at(2), Fault::Crash(NodeId(2)))
+        .with(at(3), Fault::Heal);
     let mut spec = spec(faults);
     spec.tracing = Tracing::Full;
     let run = simulate(&spec).trace;
@@ -233,7 +233,7 @@ fn what_was_written_down_is_judged_like_the_run() {
     let read = file.trace().unwrap();
     assert_eq!((read.records.len(), &read.records), (run.records.len(), &run.records));
     assert_eq!((read.end, read.ended, &read.labels), (run.end, run.ended, &run.labels));
-    assert_eq!((read.beliefs(), read.nodes), (run.beliefs(), run.nodes));
+    assert_eq!((read.leaders(), read.nodes), (run.leaders(), run.nodes));
     for property in conclave_protocol::Property::ALL {
         let verdict = |trace| judge(property, trace, JudgeLimits::default());
         assert_eq!(verdict(&read), verdict(&run), "{property}");
@@ -249,16 +249,16 @@ fn what_was_written_down_is_judged_like_the_run() {
 fn mere_counts_know_who_is_up_and_who_is_apart() {
     let groups = vec![vec![NodeId(1), NodeId(2)]];
     let faults = Faults::none()
-        .with(at(1), Action::Crash(NodeId(2)))
-        .with(at(2), Action::Crash(NodeId(1)))
-        .with(at(3), Action::RecoverEmpty(NodeId(1)))
-        .with(at(4), Action::Partition(groups));
+        .with(at(1), Fault::Crash(NodeId(2)))
+        .with(at(2), Fault::Crash(NodeId(1)))
+        .with(at(3), Fault::RecoverEmpty(NodeId(1)))
+        .with(at(4), Fault::Partition(groups));
     let mut spec = spec(faults);
-    let traced = simulate(&spec).trace.beliefs();
+    let traced = simulate(&spec).trace.leaders();
     for tracing in [Tracing::Off, Tracing::Counts] {
         spec.tracing = tracing;
         let counted = simulate(&spec).trace;
-        assert_eq!((counted.records.len(), counted.beliefs()), (0, traced.clone()));
+        assert_eq!((counted.records.len(), counted.leaders()), (0, traced.clone()));
     }
     assert!(traced.live().eq([NodeId(0), NodeId(1)]));
     assert_ne!(traced.group(NodeId(0)), traced.group(NodeId(1)));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conclave_protocol::{Opt, Setup, Unfit, Wrap};
+use conclave_protocol::{BoundedCounter, Opt, Setup, Unfit};
 
 /// How many coordinators there are, which of them a client asks, and how long it waits.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ pub struct Config {
     pub(super) lease: Option<Duration>,
     pub(super) persist: bool,
     /// How attempts and fencing tokens are counted.
-    pub(super) wrap: Wrap,
+    pub(super) wrap: BoundedCounter,
 }
 
 /// The coordinators that an attempt asks.
@@ -89,7 +89,7 @@ pub(super) const OPTIONS: &[Opt] = &[
     Opt { name: "base", default: "4", help: "longest first back-off, in T" },
     Opt { name: "timeout", default: "50", help: "longest wait for a reply, in T; 0 for ever" },
     Opt { name: "lease", default: "0", help: "how long a grant is good, in T; 0 for ever" },
-    Wrap::OPTION,
+    BoundedCounter::OPTION,
 ];
 
 /// The constants for a system, `persist` being whether coordinators write down what they grant.
@@ -124,6 +124,6 @@ pub(super) fn config(setup: &Setup, persist: bool) -> Result<Config, Unfit> {
         timeout: (timeout > 0).then(|| setup.delay * timeout),
         lease: (lease > 0).then(|| setup.delay * lease),
         persist,
-        wrap: Wrap::of(setup)?,
+        wrap: BoundedCounter::of(setup)?,
     })
 }

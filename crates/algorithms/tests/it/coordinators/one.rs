@@ -149,7 +149,7 @@ fn a_crash_of_the_coordinator_or_of_the_holder_stops_everybody() {
     for entry in CENTRALIZED {
         for (node, entered) in [(0, 1), (1, 1)] {
             let mut spec = burst(entry, system(4), 1..4, 5);
-            spec.faults = Faults::none().with(at(4), Action::Crash(NodeId(node)));
+            spec.faults = Faults::none().with(at(4), Fault::Crash(NodeId(node)));
             spec.until = at(5_000);
             let outcome = simulate(entry, &spec);
             assert_eq!(outcome.stats.entered, entered);
@@ -168,7 +168,7 @@ fn the_crash_of_somebody_idle_is_harmless() {
             if let Arrivals::Closed { clients, .. } = &mut spec.workload.arrivals {
                 *clients = 1..5;
             }
-            spec.faults = Faults::none().with(at(seed), Action::Crash(NodeId(5)));
+            spec.faults = Faults::none().with(at(seed), Fault::Crash(NodeId(5)));
             let outcome = simulate(entry, &spec);
             assert_eq!(outcome.stats.entered, 12);
             assert_eq!(holds(&outcome, LIVE), Ok(()), "seed {seed}");
@@ -182,7 +182,7 @@ fn the_loss_of_any_message_stops_somebody_for_ever() {
         for (label, entered) in [("Request", 1), ("Grant", 0), ("Release", 1)] {
             let setup = system(3);
             let mut spec = burst(entry, setup, [1, 2], 5);
-            let lose = Action::Lose { label: label.to_owned() };
+            let lose = Fault::Lose { label: label.to_owned() };
             spec.faults = Faults::none().with(at(0), lose);
             spec.until = at(5_000);
             let outcome = simulate(entry, &spec);
@@ -206,7 +206,7 @@ fn a_probe_tells_a_busy_coordinator_from_a_dead_one() {
         let p2 = world.state::<centralized::Centralized>(NodeId(2)).expect("p2 is up");
         p2.misses_the_coordinator()
     };
-    let crash = Faults::none().with(at(50), Action::Crash(NodeId(0)));
+    let crash = Faults::none().with(at(50), Fault::Crash(NodeId(0)));
     assert!(!misses(Faults::none(), 150), "busy");
     assert!(!misses(crash.clone(), 49), "not yet");
     assert!(misses(crash, 100), "dead");

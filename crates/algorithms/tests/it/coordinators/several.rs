@@ -48,22 +48,21 @@ fn one_reset_suffices_for_two_inside() {
     let setup = group(3, 2, 2).with("targets", "rotate");
     let mut spec = plan(entry, setup.clone(), [ask(3, 0, 50), ask(4, 10, 5)]);
     assert_eq!(holds(&simulate(entry, &spec), LIVE), Ok(()));
-    spec.faults = Faults::none().with(at(5), Action::Reset(NodeId(1)));
+    spec.faults = Faults::none().with(at(5), Fault::Reset(NodeId(1)));
     let outcome = simulate(entry, &spec);
     assert!(verdict(Property::Exclusion, &outcome, 1).is_violated());
 
     // A majority that overlaps in two is proof against one.
     let entry = &replicated::PLAIN;
     let mut spec = plan(entry, group(3, 3, 2), [ask(3, 0, 50), ask(4, 10, 5)]);
-    spec.faults = Faults::none().with(at(5), Action::Reset(NodeId(1)));
+    spec.faults = Faults::none().with(at(5), Fault::Reset(NodeId(1)));
     assert_eq!(holds(&simulate(entry, &spec), LIVE), Ok(()));
 
     // So is a coordinator that writes down what it grants.
     let entry = &replicated::PERSISTENT;
     let mut spec = plan(entry, setup, [ask(3, 0, 50), ask(4, 10, 5)]);
-    spec.faults = Faults::none()
-        .with(at(5), Action::Crash(NodeId(1)))
-        .with(at(5), Action::Recover(NodeId(1)));
+    spec.faults =
+        Faults::none().with(at(5), Fault::Crash(NodeId(1))).with(at(5), Fault::Recover(NodeId(1)));
     assert_eq!(spec.beyond(&entry.info), []);
     assert_eq!(holds(&simulate(entry, &spec), LIVE), Ok(()));
 }
@@ -141,7 +140,7 @@ fn fewer_resets_than_the_overlap_do_no_harm() {
         let mut spec = random_spec(entry, group(4, 3, 3), seed);
         let mut rng = Rng::new(seed);
         let (when, who) = (rng.below(60), NodeId(rng.below(4) as u32));
-        spec.faults = Faults::none().with(at(when), Action::Reset(who));
+        spec.faults = Faults::none().with(at(when), Fault::Reset(who));
         let outcome = simulate(entry, &spec);
         assert_eq!(holds(&outcome, SAFE), Ok(()), "seed {seed}");
         assert_eq!(outcome.stats.entered, 9, "seed {seed}");
@@ -160,8 +159,8 @@ fn with_stable_storage_any_node_may_crash_and_come_back() {
             let (who, when) = (NodeId(rng.below(u64::from(n + 3)) as u32), rng.below(120));
             let back = at(when + rng.below(20));
             spec.faults = std::mem::take(&mut spec.faults)
-                .with(at(when), Action::Crash(who))
-                .with(back, Action::Recover(who));
+                .with(at(when), Fault::Crash(who))
+                .with(back, Fault::Recover(who));
         }
         assert_eq!(spec.beyond(&entry.info), []);
         let outcome = simulate(entry, &spec);
@@ -178,7 +177,7 @@ fn the_crash_of_somebody_idle_is_harmless_and_so_is_that_of_one_coordinator() {
             *clients = 5..8;
         }
         let who = if seed % 2 == 0 { 8 } else { seed as u32 / 2 % 5 };
-        spec.faults = Faults::none().with(at(seed % 40), Action::Crash(NodeId(who)));
+        spec.faults = Faults::none().with(at(seed % 40), Fault::Crash(NodeId(who)));
         let outcome = simulate(entry, &spec);
         assert_eq!(outcome.stats.entered, 9, "seed {seed}");
         assert_eq!(holds(&outcome, SAFE), Ok(()), "seed {seed}");
@@ -191,7 +190,7 @@ fn a_holder_that_crashes_blocks_its_granters_unless_there_is_a_lease() {
     let run = |lease: u32| {
         let setup = group(3, 2, 2).with("targets", "fixed").with("lease", lease);
         let mut spec = plan(entry, setup, [ask(3, 0, 50), ask(4, 10, 5)]);
-        spec.faults = Faults::none().with(at(5), Action::Crash(NodeId(3)));
+        spec.faults = Faults::none().with(at(5), Fault::Crash(NodeId(3)));
         simulate(entry, &spec)
     };
     let outcome = run(0);
@@ -210,7 +209,7 @@ fn leases_keep_crashed_clients_and_long_stays_from_blocking_others() {
         let n = setup.option("coordinators", 0).unwrap();
         let mut spec = random_spec(entry, setup, seed);
         spec.workload.hold = Spread::between(T, T * 40);
-        let crash = Action::Crash(NodeId(n + (seed % 2) as u32));
+        let crash = Fault::Crash(NodeId(n + (seed % 2) as u32));
         spec.faults = Faults::none().with(at(seed % 100), crash);
         let outcome = simulate(entry, &spec);
         assert_eq!(holds(&outcome, LIVE), Ok(()), "seed {seed}");
@@ -223,7 +222,7 @@ fn lost_messages_are_retried() {
     for label in ["Req", "Grant", "Deny", "Rel"] {
         let setup = group(3, 2, 2).with("targets", "fixed").with("lease", 200);
         let mut spec = plan(entry, setup, [ask(3, 0, 8), ask(4, 3, 8)]);
-        let lose = Action::Lose { label: label.to_owned() };
+        let lose = Fault::Lose { label: label.to_owned() };
         spec.faults = Faults::none().with(at(0), lose);
         let outcome = simulate(entry, &spec);
         assert_eq!((outcome.stats.entered, outcome.stats.lost), (2, 1), "{label}");

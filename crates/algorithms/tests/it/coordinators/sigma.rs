@@ -101,7 +101,7 @@ fn one_reset_suffices_for_two_inside_and_one_more_in_the_majority_cures_it() {
         // The second request comes to the replicas that were reset first.
         let mut spec = plan(&SIGMA, group(n, m, 2), [ask(n, 0, 100), ask(n + 1, 10, 5)]);
         spec.delays.links.push(slow_at_first(n, n - 1, 60));
-        spec.faults = Faults::none().with(at(5), Action::Reset(NodeId(0)));
+        spec.faults = Faults::none().with(at(5), Fault::Reset(NodeId(0)));
         simulate(&SIGMA, &spec)
     };
     // p3 owns replicas 0 and 1; its request to the third is slow.
@@ -115,7 +115,7 @@ fn fewer_resets_than_the_overlap_do_no_harm_and_queues_are_rebuilt() {
         let mut spec = random_spec(&SIGMA, group(4, 3, 4), seed);
         let mut rng = Rng::new(seed);
         let (when, who) = (rng.below(60), NodeId(rng.below(4) as u32));
-        spec.faults = Faults::none().with(at(when), Action::Reset(who));
+        spec.faults = Faults::none().with(at(when), Fault::Reset(who));
         let outcome = simulate(&SIGMA, &spec);
         assert_eq!(holds(&outcome, LIVE), Ok(()), "seed {seed}");
         assert_eq!(outcome.stats.entered, 12, "seed {seed}");
@@ -131,7 +131,7 @@ fn a_lease_outlives_crashed_clients_and_fences_them_off() {
         let mut rng = Rng::new(seed);
         for client in 0..3 {
             let when = at(rng.below(200));
-            let crash = Action::Crash(NodeId(n + client));
+            let crash = Fault::Crash(NodeId(n + client));
             spec.faults = std::mem::take(&mut spec.faults).with(when, crash);
         }
         let outcome = simulate(&SIGMA, &spec);
@@ -148,7 +148,7 @@ fn holders_that_crash_one_after_the_other_never_pass_on_a_token_twice() {
         // Whoever is inside at that time; the others go on.
         for (client, after) in [(0, 40), (1, 90), (2, 140), (3, 200), (4, 260)] {
             let when = at(after + seed % 17);
-            let crash = Action::Crash(NodeId(n + client));
+            let crash = Fault::Crash(NodeId(n + client));
             spec.faults = std::mem::take(&mut spec.faults).with(when, crash);
         }
         let outcome = simulate(&SIGMA, &spec);
@@ -171,7 +171,7 @@ fn a_replica_that_drops_an_owner_tells_the_others_of_its_token() {
     spec.delays.links =
         vec![link(5, 0, 2, 0), link(5, 1, 2, 0), link(3, 0, 7, 39), link(0, 3, 7, 79)];
     spec.faults =
-        Faults::none().with(at(5), Action::Crash(NodeId(5))).with(at(45), Action::Crash(NodeId(4)));
+        Faults::none().with(at(5), Fault::Crash(NodeId(5))).with(at(45), Fault::Crash(NodeId(4)));
     let outcome = simulate(&SIGMA, &spec);
     assert_eq!(order(&outcome), [5, 4, 3]);
     assert_eq!(holds(&outcome, LIVE), Ok(()));
@@ -184,7 +184,7 @@ fn a_holder_that_crashes_blocks_everybody_if_there_is_no_lease() {
     let run = |lease: u32| {
         let setup = group(3, 2, 3).with("lease", lease);
         let mut spec = burst(&SIGMA, setup, 3..6, 50);
-        spec.faults = Faults::none().with(at(10), Action::Crash(NodeId(3)));
+        spec.faults = Faults::none().with(at(10), Fault::Crash(NodeId(3)));
         spec.until = at(5_000);
         simulate(&SIGMA, &spec)
     };
@@ -201,8 +201,8 @@ fn a_holder_that_pauses_beyond_its_lease_is_not_alone_but_fenced_off() {
     let setup = group(3, 2, 2).with("lease", 40);
     let mut spec = plan(&SIGMA, setup, [ask(3, 0, 20), ask(4, 5, 100)]);
     spec.faults = Faults::none()
-        .with(at(10), Action::Pause(NodeId(3)))
-        .with(at(100), Action::Resume(NodeId(3)));
+        .with(at(10), Fault::Pause(NodeId(3)))
+        .with(at(100), Fault::Resume(NodeId(3)));
     assert_eq!(spec.beyond(&SIGMA.info).len(), 1);
     let outcome = simulate(&SIGMA, &spec);
     assert!(verdict(Property::Exclusion, &outcome, 1).is_violated());
@@ -227,7 +227,7 @@ fn the_crash_of_somebody_idle_is_harmless_and_so_is_that_of_a_minority_of_replic
         let when = at(seed % 40);
         let crashed = if seed % 2 == 0 { vec![9] } else { vec![seed as u32 % 5, 4] };
         for node in crashed {
-            let crash = Action::Crash(NodeId(node));
+            let crash = Fault::Crash(NodeId(node));
             spec.faults = std::mem::take(&mut spec.faults).with(when, crash);
         }
         let outcome = simulate(&SIGMA, &spec);
@@ -240,7 +240,7 @@ fn the_crash_of_somebody_idle_is_harmless_and_so_is_that_of_a_minority_of_replic
 fn lost_messages_are_retried() {
     for label in ["Req", "Resp", "Yield", "Rel"] {
         let mut spec = three_way_split();
-        let lose = Action::Lose { label: label.to_owned() };
+        let lose = Fault::Lose { label: label.to_owned() };
         spec.faults = Faults::none().with(at(0), lose);
         let outcome = simulate(&SIGMA, &spec);
         assert_eq!((outcome.stats.entered, outcome.stats.lost), (3, 1), "{label}");
@@ -292,7 +292,7 @@ fn more_than_n_minus_m_crashed_replicas_leave_no_majority() {
     let entered = |crashed: u32| {
         let mut spec = burst(&SIGMA, group(5, 3, 2), [5, 6], 5);
         for replica in (0..crashed).map(NodeId) {
-            spec.faults = spec.faults.with(at(0), Action::Crash(replica));
+            spec.faults = spec.faults.with(at(0), Fault::Crash(replica));
         }
         spec.until = at(5_000);
         simulate(&SIGMA, &spec).stats.entered

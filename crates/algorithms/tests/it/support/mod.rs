@@ -11,7 +11,7 @@ use conclave_protocol::{
     Algorithm, Crashes, Links, NodeId, Property, Setup, Time, Timing, Topology,
 };
 use conclave_sim::{
-    Action, Arrivals, Ask, Costs, Delay, Faults, JudgeLimits, Outcome, Rng, RunSpec, SlowLink,
+    Arrivals, Ask, Costs, Delay, Fault, Faults, JudgeLimits, Outcome, Rng, RunSpec, SlowLink,
     Spread, Verdict, Workload, judge,
 };
 
@@ -69,7 +69,7 @@ pub(crate) fn random_spec(entry: &dyn Algorithm, setup: Setup, seed: u64) -> Run
         for node in (members..n).map(NodeId) {
             let sponsor = NodeId(rng.below(u64::from(members)) as u32);
             let when = Time::ZERO + T * rng.below(4) as u32;
-            spec.faults = spec.faults.with(when, Action::Join { node, sponsor });
+            spec.faults = spec.faults.with(when, Fault::Join { node, sponsor });
         }
     }
     spec.delays = Delay::Uniform(T / 20, T).into();
@@ -153,11 +153,11 @@ pub(crate) fn random_crashes(
             continue;
         }
         let crash = Time::ZERO + T * span * rng.below(1_000) as u32 / 1_000;
-        faults = faults.with(crash, Action::Crash(node));
+        faults = faults.with(crash, Fault::Crash(node));
         if allowed >= Crashes::Recover && rng.below(2) == 0 {
             let back = crash + T / 10 + T * rng.below(u64::from(span)) as u32;
             let empty = allowed == Crashes::Amnesia && rng.below(2) == 0;
-            let action = if empty { Action::RecoverEmpty(node) } else { Action::Recover(node) };
+            let action = if empty { Fault::RecoverEmpty(node) } else { Fault::Recover(node) };
             faults = faults.with(back, action);
         }
     }
@@ -185,8 +185,8 @@ pub(crate) fn add_random_faults(entry: &dyn Algorithm, spec: &mut RunSpec) -> bo
             let from = at(rng.below(60));
             let until = from + T * (1 + rng.below(12) as u32);
             spec.faults = std::mem::take(&mut spec.faults)
-                .with(from, Action::Pause(node))
-                .with(until, Action::Resume(node));
+                .with(from, Fault::Pause(node))
+                .with(until, Fault::Resume(node));
         }
     }
     crashes
@@ -230,8 +230,8 @@ pub(crate) fn held(property: Property, outcome: &Outcome) -> bool {
 }
 
 /// The next message of this name is lost.
-pub(crate) fn lose(label: &str) -> Action {
-    Action::Lose { label: label.to_owned() }
+pub(crate) fn lose(label: &str) -> Fault {
+    Fault::Lose { label: label.to_owned() }
 }
 
 /// Everybody enters so often, asks again on leaving, and stays for two units.

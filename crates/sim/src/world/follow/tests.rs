@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use conclave_protocol::{
-    Client, Ctx, Decision, Entry, HeardBy, Info, Mark, Marked, Model, NodeId, Property, Protocol,
-    Setup, Time, Topology, What,
+    Action, Client, Ctx, Decision, Entry, HeardBy, Info, Model, NodeId, Observable, Observation,
+    Property, Protocol, Setup, Time, Topology,
 };
 use serde::{Deserialize, Serialize};
 
@@ -42,12 +42,12 @@ enum Timer {
     Long(u32),
 }
 
-impl Marked for Request {
-    fn mark(&self) -> Mark {
+impl Observable for Request {
+    fn observation(&self) -> Observation {
         match self {
-            Self::Enter => Mark::Asked,
-            Self::Leave => Mark::Left,
-            _ => Mark::Other,
+            Self::Enter => Observation::Asked,
+            Self::Leave => Observation::Left,
+            _ => Observation::Other,
         }
     }
 }
@@ -56,9 +56,9 @@ impl HeardBy for Notice {
     type Client = Anyone;
 }
 
-impl Marked for Notice {
-    fn mark(&self) -> Mark {
-        if *self == Self::Entered { Mark::Entered { token: 1 } } else { Mark::Other }
+impl Observable for Notice {
+    fn observation(&self) -> Observation {
+        if *self == Self::Entered { Observation::Entered { token: 1 } } else { Observation::Other }
     }
 }
 
@@ -197,23 +197,23 @@ fn p(node: u32) -> NodeId {
 }
 
 fn ask(node: u32, request: u32) -> Decision {
-    What::Ask { node: p(node), request }.into()
+    Action::Ask { node: p(node), request }.into()
 }
 
 fn deliver(from: u32, to: u32, place: u32) -> Decision {
-    What::Deliver { from: p(from), to: p(to), place }.into()
+    Action::Deliver { from: p(from), to: p(to), place }.into()
 }
 
 fn lose(from: u32, to: u32, place: u32) -> Decision {
-    What::Lose { from: p(from), to: p(to), place }.into()
+    Action::Lose { from: p(from), to: p(to), place }.into()
 }
 
 fn repeat(from: u32, to: u32, place: u32) -> Decision {
-    What::Repeat { from: p(from), to: p(to), place }.into()
+    Action::Repeat { from: p(from), to: p(to), place }.into()
 }
 
 fn timer(node: u32, timer: &str) -> Decision {
-    What::Timer { node: p(node), timer: timer.to_owned() }.into()
+    Action::Timer { node: p(node), timer: timer.to_owned() }.into()
 }
 
 fn by_clock(clock: Time, decision: Decision) -> Decision {
@@ -228,7 +228,7 @@ fn spec(decisions: Vec<Decision>) -> RunSpec {
     let mut spec = RunSpec::new(&ENTRY.info, Setup::new(Topology::complete(3)));
     // None of this has a say.
     spec.workload = Workload::burst([p(1)], T);
-    spec.faults = Faults::none().with(at(2), Action::Crash(p(1)));
+    spec.faults = Faults::none().with(at(2), Fault::Crash(p(1)));
     spec.faults.loss = 1_000_000;
     (spec.detector, spec.until, spec.events) = (Some(T), at(1), 1);
     (spec.tracing, spec.decisions) = (Tracing::Full, Some(decisions));
@@ -318,7 +318,7 @@ fn a_timer_runs_until_it_is_decided_that_it_has_run_out() {
     );
     let both = [nap[0].clone(), timer(2, "Short"), timer(2, "Long(7)")];
     assert_eq!(diary(&follow(&both), 2), ["Short is over", "Long(7) is over"]);
-    let crashed = [nap[0].clone(), What::Crash(p(2)).into(), What::Recover(p(2)).into()];
+    let crashed = [nap[0].clone(), Action::Crash(p(2)).into(), Action::Recover(p(2)).into()];
     let late = [&crashed[..], &[timer(2, "Short")]].concat();
     assert_eq!(senseless(&late), "no timer runs there");
     assert_eq!(
@@ -352,21 +352,21 @@ fn rules_see_the_clock_and_the_choices_of_the_decision() {
 fn what_is_done_to_the_system_is_done_as_in_any_run() {
     let outcome = follow(&[
         ask(0, WORK),
-        What::Crash(p(0)).into(),
-        What::Recover(p(0)).into(),
-        What::Crash(p(0)).into(),
-        What::RecoverEmpty(p(0)).into(),
-        What::Crash(p(0)).into(),
-        What::Recover(p(0)).into(),
+        Action::Crash(p(0)).into(),
+        Action::Recover(p(0)).into(),
+        Action::Crash(p(0)).into(),
+        Action::RecoverEmpty(p(0)).into(),
+        Action::Crash(p(0)).into(),
+        Action::Recover(p(0)).into(),
     ]);
     let booted: Vec<Event> = events(&outcome).into_iter().map(|it| it.2).collect();
     let (up, down) = (Event::Recover, Event::Crash);
     assert_eq!(booted[2..], [down, up, down, Event::RecoverEmpty, down, up]);
     let told = follow(&[
-        What::Suspect { node: p(1), peer: p(2) }.into(),
-        What::Trust { node: p(1), peer: p(2) }.into(),
-        What::Join { node: p(1), sponsor: p(0) }.into(),
-        What::Leave(p(1)).into(),
+        Action::Suspect { node: p(1), peer: p(2) }.into(),
+        Action::Trust { node: p(1), peer: p(2) }.into(),
+        Action::Join { node: p(1), sponsor: p(0) }.into(),
+        Action::Leave(p(1)).into(),
     ]);
     assert_eq!(diary(&told, 1), ["suspects p2", "trusts p2", "joins through p0", "leaves"]);
     let boots = |decisions: &[Decision]| {
@@ -374,9 +374,9 @@ fn what_is_done_to_the_system_is_done_as_in_any_run() {
         let (_, state) = outcome.trace.states.last_key_value().unwrap();
         serde_json::from_str::<Diary>(state).unwrap().0[0].clone()
     };
-    let crash = Decision::from(What::Crash(p(0)));
-    let recover = by_clock(at(9), What::Recover(p(0)).into());
-    let forget = Decision::from(What::RecoverEmpty(p(0)));
+    let crash = Decision::from(Action::Crash(p(0)));
+    let recover = by_clock(at(9), Action::Recover(p(0)).into());
+    let forget = Decision::from(Action::RecoverEmpty(p(0)));
     let worked = [ask(0, WORK), crash.clone(), recover.clone()];
     assert_eq!(boots(&worked), "boots with Some(2) at 9ms");
     assert_eq!(boots(&[ask(0, WORK), crash.clone(), forget.clone()]), "boots with None at 0ns");
@@ -387,31 +387,31 @@ fn what_is_done_to_the_system_is_done_as_in_any_run() {
 
 #[test]
 fn who_is_down_or_cut_off_gets_nothing() {
-    let crash = Decision::from(What::Crash(p(1)));
-    let recover = Decision::from(What::Recover(p(1)));
+    let crash = Decision::from(Action::Crash(p(1)));
+    let recover = Decision::from(Action::Recover(p(1)));
     let lost = |outcome: &Outcome| outcome.stats.lost;
     let down = follow(&[crash.clone(), deliver(0, 1, 0)]);
     assert_eq!((lost(&down), down.trace.end), (1, End::Quiet));
     let back = follow(&[crash, recover, deliver(0, 1, 0)]);
     assert_eq!((lost(&back), diary(&back, 1)), (0, vec!["p0 says Booted".to_owned()]));
-    let apart = Decision::from(What::Partition(vec![vec![p(0), p(2)], vec![p(1)]]));
+    let apart = Decision::from(Action::Partition(vec![vec![p(0), p(2)], vec![p(1)]]));
     let cut = [apart, ask(0, GREET), deliver(0, 2, 0), deliver(0, 1, 0)];
     // The greeting is lost as it is sent, and what had been sent before when it would arrive.
     let outcome = follow(&cut);
     assert_eq!((lost(&outcome), outcome.stats.delivered), (2, 1));
     assert_eq!(senseless(&[&cut[..], &[deliver(0, 1, 0)]].concat()), "none is on its way there");
-    let healed = [cut[0].clone(), What::Heal.into(), deliver(0, 1, 0)];
+    let healed = [cut[0].clone(), Action::Heal.into(), deliver(0, 1, 0)];
     assert_eq!(diary(&follow(&healed), 1), ["p0 says Booted"]);
 }
 
 #[test]
 fn a_node_that_crashes_in_the_middle_of_a_step_has_done_what_came_before() {
-    let recover = Decision::from(What::Recover(p(1)));
+    let recover = Decision::from(Action::Recover(p(1)));
     let work = |messages| {
         let outcome = follow(&[crash_after(messages, ask(1, WORK)), recover.clone(), ask(1, TOSS)]);
         let (_, state) = outcome.trace.states.last_key_value().unwrap();
         let boot = serde_json::from_str::<Diary>(state).unwrap().0[0].clone();
-        let told = events(&outcome).iter().any(|it| it.2 == Event::Notice(Mark::Other));
+        let told = events(&outcome).iter().any(|it| it.2 == Event::Notice(Observation::Other));
         assert!(events(&outcome).contains(&(1, 1, Event::Crash)));
         (outcome.stats.sent - 1, told, boot)
     };
@@ -422,8 +422,8 @@ fn a_node_that_crashes_in_the_middle_of_a_step_has_done_what_came_before() {
     assert_eq!(work(3), expect(3, true, "Some(2)"));
     assert_eq!(work(4), expect(3, true, "Some(2)"));
     // Also while it boots, or gets a message.
-    let crash = Decision::from(What::Crash(p(0)));
-    let boot = crash_after(0, What::Recover(p(0)).into());
+    let crash = Decision::from(Action::Crash(p(0)));
+    let boot = crash_after(0, Action::Recover(p(0)).into());
     assert_eq!(follow(&[crash, boot]).stats.sent, 1);
     let outcome = follow(&[crash_after(3, deliver(0, 1, 0))]);
     assert_eq!((outcome.stats.delivered, outcome.trace.end), (1, End::Quiet));
@@ -436,42 +436,42 @@ fn a_run_is_over_when_nothing_is_left_and_open_when_the_decisions_are() {
     assert_eq!(end(&[ask(1, NAP)]), End::Decisions);
     assert_eq!(end(&[ask(1, ENTER)]), End::Decisions);
     assert_eq!(end(&[ask(1, ENTER), ask(1, 0)]), End::Quiet);
-    assert_eq!(end(&[ask(1, ENTER), What::Crash(p(1)).into()]), End::Quiet);
+    assert_eq!(end(&[ask(1, ENTER), Action::Crash(p(1)).into()]), End::Quiet);
     assert_eq!(follow(&[]).trace.end, End::Decisions);
 }
 
 #[test]
 fn a_decision_that_makes_no_sense_is_refused_with_the_reason() {
-    let one = |what: What| senseless(&[what.into()]);
-    let crash = Decision::from(What::Crash(p(1)));
-    let down = |what: What| senseless(&[crash.clone(), what.into()]);
+    let one = |what: Action| senseless(&[what.into()]);
+    let crash = Decision::from(Action::Crash(p(1)));
+    let down = |what: Action| senseless(&[crash.clone(), what.into()]);
     let [node, peer] = [p(1), p(1)];
-    assert_eq!(one(What::Leave(p(3))), "there are only nodes p0 to p2");
-    assert_eq!(one(What::Partition(vec![vec![p(9)]])), "there are only nodes p0 to p2");
+    assert_eq!(one(Action::Leave(p(3))), "there are only nodes p0 to p2");
+    assert_eq!(one(Action::Partition(vec![vec![p(9)]])), "there are only nodes p0 to p2");
     assert_eq!(senseless(&[deliver(1, 2, 0)]), "none is on its way there");
     assert_eq!(senseless(&[lose(0, 1, 1)]), "the last on its way there is number 0");
     assert_eq!(senseless(&[repeat(0, 1, 1)]), "the last on its way there is number 0");
     assert_eq!(senseless(&[ask(1, 6)]), "the last that its application may make is number 5");
     assert_eq!(senseless(&[ask(1, ENTER), ask(1, 1)]).split(' ').next_back(), Some("0"));
-    assert_eq!(one(What::Recover(p(1))), "p1 is up");
-    assert_eq!(one(What::RecoverEmpty(p(1))), "p1 is up");
-    assert_eq!(one(What::Heal), "it is not apart");
+    assert_eq!(one(Action::Recover(p(1))), "p1 is up");
+    assert_eq!(one(Action::RecoverEmpty(p(1))), "p1 is up");
+    assert_eq!(one(Action::Heal), "it is not apart");
     for sole in [
-        What::Suspect { node, peer },
-        What::Trust { node, peer },
-        What::Join { node, sponsor: peer },
+        Action::Suspect { node, peer },
+        Action::Trust { node, peer },
+        Action::Join { node, sponsor: peer },
     ] {
         assert_eq!(one(sole), "that takes another node");
     }
     let peer = p(2);
     for what in [
-        What::Ask { node, request: GREET },
-        What::Timer { node, timer: "Short".to_owned() },
-        What::Crash(node),
-        What::Suspect { node, peer },
-        What::Trust { node, peer },
-        What::Join { node, sponsor: peer },
-        What::Leave(node),
+        Action::Ask { node, request: GREET },
+        Action::Timer { node, timer: "Short".to_owned() },
+        Action::Crash(node),
+        Action::Suspect { node, peer },
+        Action::Trust { node, peer },
+        Action::Join { node, sponsor: peer },
+        Action::Leave(node),
     ] {
         assert_eq!(down(what), "p1 is down");
     }
@@ -495,7 +495,7 @@ fn the_decisions_say_what_goes_beyond_a_model() {
     assert!(beyond(&[deliver(0, 1, 1)]).contains("overtake"));
     assert!(beyond(&[lose(0, 1, 0)]).contains("lost or repeated"));
     assert!(beyond(&[repeat(0, 1, 0)]).contains("lost or repeated"));
-    assert!(beyond(&[What::Crash(p(1)).into()]).contains("no crashes"));
+    assert!(beyond(&[Action::Crash(p(1)).into()]).contains("no crashes"));
     assert!(beyond(&[crash_after(0, ask(1, TOSS))]).contains("p1 crashes at 1ms"));
 }
 

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use conclave_protocol::{
-    Client, Ctx, Decision, Entry, HeardBy, Mark, Marked, NodeId, Protocol, Setup, Time, Topology,
-    What,
+    Action, Client, Ctx, Decision, Entry, HeardBy, NodeId, Observable, Observation, Protocol,
+    Setup, Time, Topology,
 };
 use serde::{Deserialize, Serialize};
 
@@ -44,9 +44,9 @@ enum Timer {
     Enter,
 }
 
-impl Marked for Request {
-    fn mark(&self) -> Mark {
-        if *self == Self::Acquire { Mark::Asked } else { Mark::Left }
+impl Observable for Request {
+    fn observation(&self) -> Observation {
+        if *self == Self::Acquire { Observation::Asked } else { Observation::Left }
     }
 }
 
@@ -54,11 +54,11 @@ impl HeardBy for Notice {
     type Client = User;
 }
 
-impl Marked for Notice {
-    fn mark(&self) -> Mark {
+impl Observable for Notice {
+    fn observation(&self) -> Observation {
         match self {
-            Self::Acquired => Mark::Entered { token: 7 },
-            Self::Lost => Mark::Lost,
+            Self::Acquired => Observation::Entered { token: 7 },
+            Self::Lost => Observation::Lost,
         }
     }
 }
@@ -199,23 +199,23 @@ fn wild(seed: u64) -> RunSpec {
     for nano in 0..draw(14) {
         let (node, peer) = (NodeId(draw(n) as u32), NodeId(draw(n) as u32));
         let action = match draw(13) {
-            0 | 1 => Action::Crash(node),
-            2 => Action::Recover(node),
-            3 => Action::RecoverEmpty(node),
-            4 => Action::Reset(node),
-            5 | 6 => Action::Pause(node),
-            7 => Action::Resume(node),
-            8 => Action::Partition(vec![vec![node]]),
-            9 => Action::Lose { label: "Rumour".to_owned() },
-            10 => Action::Leave(node),
-            11 if node != peer => Action::Suspect { node, peer },
-            12 if node != peer => Action::Join { node, sponsor: peer },
-            _ if node != peer => Action::Trust { node, peer },
+            0 | 1 => Fault::Crash(node),
+            2 => Fault::Recover(node),
+            3 => Fault::RecoverEmpty(node),
+            4 => Fault::Reset(node),
+            5 | 6 => Fault::Pause(node),
+            7 => Fault::Resume(node),
+            8 => Fault::Partition(vec![vec![node]]),
+            9 => Fault::Lose { label: "Rumour".to_owned() },
+            10 => Fault::Leave(node),
+            11 if node != peer => Fault::Suspect { node, peer },
+            12 if node != peer => Fault::Join { node, sponsor: peer },
+            _ if node != peer => Fault::Trust { node, peer },
             _ => continue,
         };
         // No two of them at one moment: a list may end between any two decisions.
         let at = at(draw(20)) + Duration::from_nanos(nano);
-        spec.faults.plan.push(Happening { at, action });
+        spec.faults.plan.push(PlannedFault { at, action });
     }
     let rate = |every| Some(Rate { every: T * every, lasting: Some(T * 4) });
     if draw(2) == 0 {
@@ -280,14 +280,14 @@ fn a_branch_goes_on_by_the_calendar_and_is_the_same_every_time() {
         let mut spec = wild(seed);
         spec.faults = Faults::none();
         let (_, decisions) = record(&ENTRY, &spec).unwrap();
-        let deliver = |it: &Decision| matches!(it.what, What::Deliver { .. });
+        let deliver = |it: &Decision| matches!(it.what, Action::Deliver { .. });
         let Some(place) = decisions.iter().skip(decisions.len() / 2).position(deliver) else {
             continue;
         };
         let place = decisions.len() / 2 + place;
         let mut branch = decisions[..=place].to_vec();
-        let What::Deliver { from, to, place } = branch[place].what else { unreachable!() };
-        branch.last_mut().unwrap().what = What::Lose { from, to, place };
+        let Action::Deliver { from, to, place } = branch[place].what else { unreachable!() };
+        branch.last_mut().unwrap().what = Action::Lose { from, to, place };
         let on = following(&spec, &branch, Then::Continue);
         let (outcome, written) = record(&ENTRY, &on).unwrap();
         assert_same(&run(&ENTRY, &on).unwrap().trace, &outcome.trace, "again");
@@ -307,7 +307,7 @@ fn what_was_due_before_the_last_decision_happens_at_once() {
     let mut spec = RunSpec::new(&ENTRY.info, Setup::new(Topology::complete(2)));
     spec.linger = None;
     spec.events = 40;
-    let late = Decision { at: Some(at(50)), ..What::Ask { node: NodeId(0), request: 0 }.into() };
+    let late = Decision { at: Some(at(50)), ..Action::Ask { node: NodeId(0), request: 0 }.into() };
     let drawn =
         run(&ENTRY, &following(&spec, std::slice::from_ref(&late), Then::Continue)).unwrap();
     let booted = drawn.trace.records.iter().filter(|record| record.at == Time::ZERO).count();

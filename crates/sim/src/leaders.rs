@@ -1,10 +1,10 @@
-use conclave_protocol::{Mark, NodeId, Ranks};
+use conclave_protocol::{NodeId, Observation, Ranks};
 
 use crate::{Event, Record, Trace};
 
 /// Who is up and takes whom for the leader when a run is over, as its trace tells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Beliefs {
+pub struct Leaders {
     ranks: Ranks,
     /// By node.
     follows: Vec<Option<(NodeId, u64)>>,
@@ -14,10 +14,10 @@ pub struct Beliefs {
     groups: Option<Vec<u32>>,
 }
 
-impl Beliefs {
+impl Leaders {
     pub(crate) fn of(trace: &Trace) -> Self {
         let nodes = trace.nodes as usize;
-        let mut beliefs = Self {
+        let mut leaders = Self {
             ranks: trace.ranks.clone(),
             follows: vec![None; nodes],
             live: vec![true; nodes],
@@ -25,18 +25,18 @@ impl Beliefs {
         };
         let kept = trace.latest.iter().flatten().chain(&trace.network);
         for record in trace.records.iter().chain(kept) {
-            beliefs.learn(record, trace);
+            leaders.learn(record, trace);
         }
-        beliefs
+        leaders
     }
 
     fn learn(&mut self, record: &Record, trace: &Trace) {
         let node = record.node.index();
         match record.event() {
-            Event::Notice(Mark::Follows { leader, epoch }) => {
+            Event::Notice(Observation::Follows { leader, epoch }) => {
                 self.follows[node] = Some((leader, epoch));
             }
-            Event::Notice(Mark::Unled) => self.follows[node] = None,
+            Event::Notice(Observation::Unled) => self.follows[node] = None,
             Event::Crash => (self.live[node], self.follows[node]) = (false, None),
             Event::Recover | Event::RecoverEmpty => self.live[node] = true,
             Event::Partition(number) => {

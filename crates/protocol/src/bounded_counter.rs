@@ -6,9 +6,9 @@ use crate::{Opt, Setup, Unfit};
 /// finds no run that goes round for ever. What counters number must then be out of use when its
 /// number comes again, and fencing tokens, which repeat, are in no order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Wrap(u64);
+pub struct BoundedCounter(u64);
 
-impl Wrap {
+impl BoundedCounter {
     /// The option, for the list of an algorithm's.
     pub const OPTION: Opt = Opt {
         name: "wrap",
@@ -48,23 +48,23 @@ mod tests {
 
     #[test]
     fn counts_on_for_ever_or_begins_again_with_one() {
-        let count = |wrap: Wrap| {
+        let count = |wrap: BoundedCounter| {
             let mut at = 0;
             [(); 5].map(|()| {
                 at = wrap.after(at);
                 at
             })
         };
-        assert_eq!(count(Wrap(0)), [1, 2, 3, 4, 5]);
-        assert_eq!(count(Wrap(3)), [1, 2, 3, 1, 2]);
-        assert_eq!(count(Wrap(1)), [1; 5]);
+        assert_eq!(count(BoundedCounter(0)), [1, 2, 3, 4, 5]);
+        assert_eq!(count(BoundedCounter(3)), [1, 2, 3, 1, 2]);
+        assert_eq!(count(BoundedCounter(1)), [1; 5]);
     }
 
     #[test]
     fn what_is_less_than_half_ahead_is_later() {
-        let wrap = Wrap(4);
+        let wrap = BoundedCounter(4);
         assert!(wrap.is_later(2, 1) && wrap.is_later(1, 4));
         assert!(!wrap.is_later(1, 2) && !wrap.is_later(4, 1) && !wrap.is_later(3, 3));
-        assert!(Wrap(0).is_later(7, 2) && !Wrap(0).is_later(2, 7));
+        assert!(BoundedCounter(0).is_later(7, 2) && !BoundedCounter(0).is_later(2, 7));
     }
 }

@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use conclave_protocol::{Mark, NodeId, Time};
+use conclave_protocol::{NodeId, Observation, Time};
 use serde::Serialize;
 
 use crate::{Event, Percentiles, Trace};
@@ -9,7 +9,7 @@ use crate::{Event, Percentiles, Trace};
 /// How good a failure detector was in a run: how soon it found crashes, how often it was wrong, and
 /// what it cost.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Quality {
+pub struct DetectorMetrics {
     /// How many nodes there were.
     pub nodes: u32,
     /// How long the run took.
@@ -61,12 +61,16 @@ pub struct Mistake {
     pub lasted: Option<Duration>,
 }
 
-impl Quality {
+impl DetectorMetrics {
     /// Of a run, as its trace tells.
     pub fn of(trace: &Trace) -> Self {
         let end = trace.ended;
         let mut watch = Watch {
-            quality: Self { nodes: trace.nodes, span: end - Time::ZERO, ..Self::default() },
+            detector_metrics: Self {
+                nodes: trace.nodes,
+                span: end - Time::ZERO,
+                ..Self::default()
+            },
             up: (0..trace.nodes).map(NodeId).collect(),
             down: BTreeMap::new(),
             suspects: BTreeMap::new(),
@@ -76,11 +80,11 @@ impl Quality {
             let (node, now) = (record.node, record.at);
             match record.event() {
                 Event::Send { bytes, .. } => {
-                    watch.quality.messages += 1;
-                    watch.quality.bytes += u64::from(bytes);
+                    watch.detector_metrics.messages += 1;
+                    watch.detector_metrics.bytes += u64::from(bytes);
                 }
-                Event::Notice(Mark::Suspects(peer)) => watch.suspect(node, peer, now),
-                Event::Notice(Mark::Trusts(peer)) => watch.drop_suspicion(node, peer, now),
+                Event::Notice(Observation::Suspects(peer)) => watch.suspect(node, peer, now),
+                Event::Notice(Observation::Trusts(peer)) => watch.drop_suspicion(node, peer, now),
                 Event::Crash => watch.crash(node, now),
                 Event::Recover | Event::RecoverEmpty => watch.recover(node, now),
                 _ => {}
@@ -172,7 +176,7 @@ impl Quality {
 
 /// What is so at a moment of the run.
 struct Watch {
-    quality: Quality,
+    detector_metrics: DetectorMetrics,
     /// Who is up.
     up: BTreeSet<NodeId>,
     /// Since when nodes are not, and who was up then and has been since.
@@ -189,15 +193,15 @@ impl Watch {
             return;
         }
         let mistake = self.up.contains(&peer).then(|| {
-            self.quality.mistakes.push(Mistake { observer, peer, at: now, lasted: None });
-            self.quality.mistakes.len() - 1
+            self.detector_metrics.mistakes.push(Mistake { observer, peer, at: now, lasted: None });
+            self.detector_metrics.mistakes.len() - 1
         });
         self.suspects.insert((observer, peer), (now, mistake));
     }
 
     fn drop_suspicion(&mut self, observer: NodeId, peer: NodeId, now: Time) {
         if let Some((since, Some(mistake))) = self.suspects.remove(&(observer, peer)) {
-            self.quality.mistakes[mistake].lasted = Some(now - since);
+            self.detector_metrics.mistakes[mistake].lasted = Some(now - since);
         }
     }
 
@@ -216,7 +220,7 @@ impl Watch {
             if *peer == node
                 && let Some(mistake) = mistake.take()
             {
-                self.quality.mistakes[mistake].lasted = Some(now - *since);
+                self.detector_metrics.mistakes[mistake].lasted = Some(now - *since);
             }
         }
         for (_, witnesses) in self.down.values_mut() {
@@ -234,7 +238,7 @@ impl Watch {
 
     fn count_exposure(&mut self, now: Time) {
         let pairs = self.up.len() * self.up.len().saturating_sub(1);
-        self.quality.exposure += (now.max(self.seen) - self.seen) * pairs as u32;
+        self.detector_metrics.exposure += (now.max(self.seen) - self.seen) * pairs as u32;
         self.seen = now;
     }
 
@@ -248,26 +252,26 @@ impl Watch {
                 let after = since.map(|since| since.clamp(at, now) - at);
                 let guessed = since.is_some_and(|since| since < at);
                 let detection = Detection { crashed: node, at, observer, after, guessed };
-                self.quality.detections.push(detection);
+                self.detector_metrics.detections.push(detection);
             }
         }
     }
 
-    fn end(mut self, end: Time) -> Quality {
+    fn end(mut self, end: Time) -> DetectorMetrics {
         self.count_exposure(end);
         for node in self.down.keys().copied().collect::<Vec<_>>() {
             self.account(node, end, true);
         }
-        let mut quality = self.quality;
-        quality.detections.sort_by_key(|detection| (detection.at, detection.crashed));
+        let mut detector_metrics = self.detector_metrics;
+        detector_metrics.detections.sort_by_key(|detection| (detection.at, detection.crashed));
         let mut last: BTreeMap<(NodeId, NodeId), Time> = BTreeMap::new();
-        for mistake in &quality.mistakes {
-            quality.mistaken += mistake.lasted.unwrap_or_else(|| end - mistake.at);
+        for mistake in &detector_metrics.mistakes {
+            detector_metrics.mistaken += mistake.lasted.unwrap_or_else(|| end - mistake.at);
             if let Some(before) = last.insert((mistake.observer, mistake.peer), mistake.at) {
-                quality.recurrences.push(mistake.at - before);
+                detector_metrics.recurrences.push(mistake.at - before);
             }
         }
-        quality
+        detector_metrics
     }
 }
 
@@ -283,11 +287,11 @@ mod tests {
     }
 
     fn suspects(peer: u32) -> Event {
-        Event::Notice(Mark::Suspects(NodeId(peer)))
+        Event::Notice(Observation::Suspects(NodeId(peer)))
     }
 
     fn trusts(peer: u32) -> Event {
-        Event::Notice(Mark::Trusts(NodeId(peer)))
+        Event::Notice(Observation::Trusts(NodeId(peer)))
     }
 
     fn send(to: u32, bytes: u32) -> Event {
@@ -296,7 +300,7 @@ mod tests {
     }
 
     /// Of `(when in ms, where, what)`, until 100 ms.
-    fn quality(nodes: u32, events: &[(u64, u32, Event)]) -> Quality {
+    fn detector_metrics(nodes: u32, events: &[(u64, u32, Event)]) -> DetectorMetrics {
         let record =
             |&(at, node, event): &(u64, u32, Event)| Record::new(ms(at), NodeId(node), 0, event);
         let trace = Trace {
@@ -305,12 +309,12 @@ mod tests {
             ended: ms(100),
             ..Trace::default()
         };
-        Quality::of(&trace)
+        DetectorMetrics::of(&trace)
     }
 
     #[test]
     fn a_crash_is_noticed_when_it_is_suspected_for_good() {
-        let quality = quality(
+        let detector_metrics = detector_metrics(
             4,
             &[
                 (10, 0, Event::Crash),
@@ -321,36 +325,37 @@ mod tests {
                 (14, 2, suspects(0)),
             ],
         );
-        let after: Vec<_> = quality.detections.iter().map(|d| (d.observer.0, d.after)).collect();
+        let after: Vec<_> =
+            detector_metrics.detections.iter().map(|d| (d.observer.0, d.after)).collect();
         assert_eq!(after, [(1, Some(MS * 10)), (2, Some(MS * 4)), (3, None)]);
-        assert_eq!(quality.missed(), 1);
-        assert_eq!(quality.quickest(), Some(MS * 4));
-        let detection = quality.detection();
+        assert_eq!(detector_metrics.missed(), 1);
+        assert_eq!(detector_metrics.quickest(), Some(MS * 4));
+        let detection = detector_metrics.detection();
         assert_eq!((detection.mean, detection.max, detection.p99), (MS * 7, MS * 10, MS * 10));
-        assert_eq!(quality.mistakes, []);
+        assert_eq!(detector_metrics.mistakes, []);
     }
 
     #[test]
     fn a_suspicion_that_came_true_was_a_mistake_until_then_and_is_no_discovery() {
-        let quality = quality(2, &[(10, 1, suspects(0)), (30, 0, Event::Crash)]);
-        assert_eq!(quality.detections[0].after, Some(Duration::ZERO));
-        assert!(quality.detections[0].guessed);
-        assert_eq!((quality.quickest(), quality.missed()), (None, 0));
-        assert_eq!(quality.mistakes[0].lasted, Some(MS * 20));
-        assert_eq!(quality.mistaken, MS * 20);
+        let detector_metrics = detector_metrics(2, &[(10, 1, suspects(0)), (30, 0, Event::Crash)]);
+        assert_eq!(detector_metrics.detections[0].after, Some(Duration::ZERO));
+        assert!(detector_metrics.detections[0].guessed);
+        assert_eq!((detector_metrics.quickest(), detector_metrics.missed()), (None, 0));
+        assert_eq!(detector_metrics.mistakes[0].lasted, Some(MS * 20));
+        assert_eq!(detector_metrics.mistaken, MS * 20);
     }
 
     #[test]
     fn who_is_back_before_it_was_noticed_says_nothing_about_the_detector() {
         let back = [(10, 0, Event::Crash), (12, 0, Event::Recover), (13, 1, suspects(0))];
-        let quality = quality(2, &back);
-        assert_eq!(quality.detections, []);
-        assert_eq!(quality.mistakes.len(), 1, "it is up by then");
+        let detector_metrics = detector_metrics(2, &back);
+        assert_eq!(detector_metrics.detections, []);
+        assert_eq!(detector_metrics.mistakes.len(), 1, "it is up by then");
     }
 
     #[test]
     fn only_who_was_up_all_the_time_is_asked_whether_it_noticed() {
-        let quality = quality(
+        let detector_metrics = detector_metrics(
             4,
             &[
                 (5, 3, Event::Crash),
@@ -363,13 +368,13 @@ mod tests {
                 (30, 0, Event::Recover),
             ],
         );
-        let of_p0 = quality.detections.iter().filter(|d| d.crashed == NodeId(0));
+        let of_p0 = detector_metrics.detections.iter().filter(|d| d.crashed == NodeId(0));
         assert!(of_p0.map(|d| (d.observer, d.after)).eq([(NodeId(2), Some(MS * 10))]));
     }
 
     #[test]
     fn mistakes_have_a_rate_a_duration_and_a_recurrence() {
-        let quality = quality(
+        let detector_metrics = detector_metrics(
             2,
             &[
                 (10, 0, suspects(1)),
@@ -380,30 +385,32 @@ mod tests {
                 (90, 1, suspects(0)),
             ],
         );
-        assert_eq!(quality.mistakes.len(), 3, "a suspicion that is told twice is one");
-        assert_eq!(quality.mistakes[2].lasted, None);
-        assert_eq!(quality.mistake_duration().mean, MS * 4);
-        assert_eq!(quality.mistake_recurrence().mean, MS * 40);
+        assert_eq!(detector_metrics.mistakes.len(), 3, "a suspicion that is told twice is one");
+        assert_eq!(detector_metrics.mistakes[2].lasted, None);
+        assert_eq!(detector_metrics.mistake_duration().mean, MS * 4);
+        assert_eq!(detector_metrics.mistake_recurrence().mean, MS * 40);
         // Two pairs of 100 ms.
-        assert_eq!(quality.exposure, MS * 200);
-        assert_eq!(quality.mistake_rate(MS * 100), Some(1.5));
-        assert_eq!(quality.mistaken_share(), Some(18.0 / 200.0));
-        assert_eq!(quality.mistake_hazard(MS * 182), Some(3.0));
-        let twice = quality.clone().and(quality);
+        assert_eq!(detector_metrics.exposure, MS * 200);
+        assert_eq!(detector_metrics.mistake_rate(MS * 100), Some(1.5));
+        assert_eq!(detector_metrics.mistaken_share(), Some(18.0 / 200.0));
+        assert_eq!(detector_metrics.mistake_hazard(MS * 182), Some(3.0));
+        let twice = detector_metrics.clone().and(detector_metrics);
         assert_eq!(twice.mistake_rate(MS * 100), Some(1.5));
         assert_eq!(twice.mistake_recurrence().mean, MS * 40);
     }
 
     #[test]
     fn pairs_count_while_both_are_up() {
-        let quality = quality(3, &[(20, 0, Event::Crash), (70, 0, Event::Recover)]);
-        assert_eq!(quality.exposure, MS * (6 * 20 + 2 * 50 + 6 * 30));
+        let detector_metrics =
+            detector_metrics(3, &[(20, 0, Event::Crash), (70, 0, Event::Recover)]);
+        assert_eq!(detector_metrics.exposure, MS * (6 * 20 + 2 * 50 + 6 * 30));
     }
 
     #[test]
     fn what_is_sent_is_counted_per_node_and_time() {
-        let quality = quality(2, &[(1, 0, send(1, 10)), (2, 1, send(0, 30)), (3, 0, send(1, 20))]);
-        assert_eq!(quality.messages_per_node(MS * 100), Some(1.5));
-        assert_eq!(quality.bytes_per_node(MS * 100), Some(30.0));
+        let detector_metrics =
+            detector_metrics(2, &[(1, 0, send(1, 10)), (2, 1, send(0, 30)), (3, 0, send(1, 20))]);
+        assert_eq!(detector_metrics.messages_per_node(MS * 100), Some(1.5));
+        assert_eq!(detector_metrics.bytes_per_node(MS * 100), Some(30.0));
     }
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use conclave_protocol::{
-    Decision, Handle, Mark, Message, NodeId, Outside, Shown, Time, TimerKey, What,
+    Action, Decision, Handle, Message, NodeId, Observation, Outside, Shown, Time, TimerKey,
 };
 use erased_serde::Serialize;
 
@@ -14,7 +14,7 @@ use crate::environment::{Envelope, Environment, Executor, Pending, skewed};
 use crate::{Class, Event, Record, Tracing};
 
 /// What takes the place of the calendar and of chance, or stands beside them.
-pub(crate) struct Course {
+pub(crate) struct Schedule {
     /// Whether decisions say what happens; if not, the calendar does, and that is written down.
     pub(crate) follows: bool,
     /// Whether the calendar is kept, because the run goes on by it, or does so all the time.
@@ -115,14 +115,14 @@ impl Written {
     pub(crate) fn finish(mut self) -> Vec<Decision> {
         self.end();
         let (mut boots, rest): (Vec<_>, Vec<_>) =
-            self.decisions.into_iter().partition(|it| matches!(it.what, What::Boot(_)));
+            self.decisions.into_iter().partition(|it| matches!(it.what, Action::Boot(_)));
         boots.retain(|boot| !boot.choices.is_empty() || !boot.lost.is_empty());
         boots.extend(rest);
         boots
     }
 }
 
-impl Course {
+impl Schedule {
     /// Surroundings in which decisions are followed or not, beside a calendar or not, and what
     /// happens is written down or not.
     pub(crate) fn new(follows: bool, calendar: bool, written: bool) -> Self {
@@ -156,7 +156,7 @@ impl Course {
         self.left = decision.crash_after;
         self.lost.clone_from(&decision.lost);
         self.sent = 0;
-        if !matches!(decision.what, What::Repeat { .. } | What::Boot(_)) {
+        if !matches!(decision.what, Action::Repeat { .. } | Action::Boot(_)) {
             self.dormant.clear();
         }
         if let Some(written) = &mut self.written {
@@ -167,7 +167,7 @@ impl Course {
     /// Has a node boot at the beginning as decided; if nothing was, and the run goes on by its
     /// calendar later, as chance says.
     pub(crate) fn turn_boot(&mut self, id: NodeId, decided: Option<&Decision>) {
-        let plain = What::Boot(id).into();
+        let plain = Action::Boot(id).into();
         self.turn(decided.unwrap_or(&plain), Time::ZERO);
         self.by_chance = decided.is_none() && self.calendar;
     }
@@ -178,7 +178,7 @@ impl Course {
     }
 
     /// Writes down what happens next by the calendar.
-    pub(crate) fn write(&mut self, what: What, now: Time) {
+    pub(crate) fn write(&mut self, what: Action, now: Time) {
         self.sent = 0;
         if let Some(written) = &mut self.written {
             written.begin(Decision { at: Some(now), ..what.into() });
@@ -244,7 +244,7 @@ impl Course {
         let Some(place) = self.place(from, to, envelope.serial) else { return };
         self.link(from, to).insert(place + 1, Underway { envelope, due });
         if let Some(written) = &mut self.written {
-            let what = What::Repeat { from, to, place: place as u32 };
+            let what = Action::Repeat { from, to, place: place as u32 };
             written.repeats.push(Decision { at: Some(now), ..what.into() });
         }
     }
@@ -294,15 +294,15 @@ impl Environment {
     /// Whether what happens has to be written down here and now.
     #[inline]
     pub(crate) fn writes(&self) -> bool {
-        self.course.as_ref().is_some_and(|course| !course.follows)
+        self.schedule.as_ref().is_some_and(|schedule| !schedule.follows)
     }
 
     /// Writes down what happens next.
     #[cold]
-    pub(crate) fn write(&mut self, what: What) {
+    pub(crate) fn write(&mut self, what: Action) {
         let now = self.now;
-        if let Some(course) = &mut self.course {
-            course.write(what, now);
+        if let Some(schedule) = &mut self.schedule {
+            schedule.write(what, now);
         }
     }
 
@@ -310,10 +310,12 @@ impl Environment {
     #[cold]
     pub(crate) fn write_arrival(&mut self, from: NodeId, to: NodeId, serial: u32) {
         let now = self.now;
-        let Some(course) = self.course.as_mut().filter(|course| !course.follows) else { return };
-        if let Some(place) = course.place(from, to, serial) {
-            course.take(from, to, place);
-            course.write(What::Deliver { from, to, place: place as u32 }, now);
+        let Some(schedule) = self.schedule.as_mut().filter(|schedule| !schedule.follows) else {
+            return;
+        };
+        if let Some(place) = schedule.place(from, to, serial) {
+            schedule.take(from, to, place);
+            schedule.write(Action::Deliver { from, to, place: place as u32 }, now);
         }
     }
 
@@ -329,48 +331,54 @@ impl Environment {
         // Chance is asked as in a run by the calendar alone, so that what it says later is the same.
         let by_chance = self.is_lost(from, to, message);
         let apart = self.apart(from, to);
-        let mut course = self.course.take().expect("the run has a course");
-        let number = course.sent;
-        course.sent += 1;
+        let mut schedule = self.schedule.take().expect("the run has a schedule");
+        let number = schedule.sent;
+        schedule.sent += 1;
         let lost =
-            if course.by_chance { by_chance } else { apart || course.lost.contains(&number) };
+            if schedule.by_chance { by_chance } else { apart || schedule.lost.contains(&number) };
         let mut copies = 0;
         if lost {
             self.lose_at_once(from, to, envelope);
-            if course.by_chance
+            if schedule.by_chance
                 && !apart
-                && let Some(decision) = course.written.as_mut().and_then(Written::current)
+                && let Some(decision) = schedule.written.as_mut().and_then(Written::current)
             {
                 decision.lost.push(number);
             }
         } else {
-            copies = self.put(&mut course, from, to, envelope);
+            copies = self.put(&mut schedule, from, to, envelope);
         }
-        self.course = Some(course);
+        self.schedule = Some(schedule);
         copies
     }
 
-    fn put(&mut self, course: &mut Course, from: NodeId, to: NodeId, envelope: Envelope) -> u32 {
-        if !course.calendar {
-            course.link(from, to).push(Underway { envelope, due: (Time::ZERO, 0) });
+    fn put(
+        &mut self,
+        schedule: &mut Schedule,
+        from: NodeId,
+        to: NodeId,
+        envelope: Envelope,
+    ) -> u32 {
+        if !schedule.calendar {
+            schedule.link(from, to).push(Underway { envelope, due: (Time::ZERO, 0) });
             return 1;
         }
         let twice = self.duplication > 0 && self.rng.chance(self.duplication);
         let due = self.dispatch(from, to, envelope);
-        course.link(from, to).push(Underway { envelope, due });
+        schedule.link(from, to).push(Underway { envelope, due });
         if !twice {
             return 1;
         }
-        let place = course.link(from, to).len() as u32 - 1;
+        let place = schedule.link(from, to).len() as u32 - 1;
         let due = self.dispatch(from, to, envelope);
-        if course.follows {
-            course.dormant.push(Second { link: (from, to), envelope, due });
+        if schedule.follows {
+            schedule.dormant.push(Second { link: (from, to), envelope, due });
             return 1;
         }
-        course.link(from, to).push(Underway { envelope, due });
-        if let Some(written) = &mut course.written {
+        schedule.link(from, to).push(Underway { envelope, due });
+        if let Some(written) = &mut schedule.written {
             let at = Some(self.now);
-            let what = What::Repeat { from, to, place };
+            let what = Action::Repeat { from, to, place };
             written.repeats.push(Decision { at, ..what.into() });
         }
         2
@@ -378,11 +386,11 @@ impl Environment {
 
     /// Puts another copy of a message right behind it.
     pub(crate) fn repeat(&mut self, from: NodeId, to: NodeId, place: usize) {
-        let mut course = self.course.take().expect("the run has a course");
-        let it = course.link(from, to)[place];
+        let mut schedule = self.schedule.take().expect("the run has a schedule");
+        let it = schedule.link(from, to)[place];
         let mut second = it;
-        if course.calendar {
-            let dormant = &mut course.dormant;
+        if schedule.calendar {
+            let dormant = &mut schedule.dormant;
             let serial = it.envelope.serial;
             second.due = match dormant.iter().position(|it| it.envelope.serial == serial) {
                 Some(place) => dormant.remove(place).due,
@@ -392,8 +400,8 @@ impl Environment {
                 }
             };
         }
-        course.link(from, to).insert(place + 1, second);
-        self.course = Some(course);
+        schedule.link(from, to).insert(place + 1, second);
+        self.schedule = Some(schedule);
     }
 
     /// The network loses a message as soon as it is sent.
@@ -411,12 +419,12 @@ impl Environment {
 pub(crate) struct Decided<'a>(pub(crate) Executor<'a>);
 
 impl Decided<'_> {
-    fn course(&mut self) -> &mut Course {
-        self.0.environment.course.as_mut().expect("the run has a course")
+    fn schedule(&mut self) -> &mut Schedule {
+        self.0.environment.schedule.as_mut().expect("the run has a schedule")
     }
 
     fn send_copy(&mut self, to: NodeId, handle: Handle, message: &dyn Message, copy: bool) -> u32 {
-        if !self.course().leaves() {
+        if !self.schedule().leaves() {
             return 0;
         }
         let label = self.0.name(message);
@@ -425,14 +433,14 @@ impl Decided<'_> {
 
     /// Whether the last message has left, which is the last thing that happens.
     fn is_over(&mut self) -> bool {
-        self.course().left == Some(0)
+        self.schedule().left == Some(0)
     }
 
     /// What the clock of the node shows.
     pub(crate) fn clock(&mut self) -> Time {
         let present = skewed(self.0.environment.now, self.0.local.skew);
         let me = self.0.me;
-        self.course().clock(me, present)
+        self.schedule().clock(me, present)
     }
 }
 
@@ -450,7 +458,7 @@ impl Outside for Decided<'_> {
         copies
     }
 
-    fn notify(&mut self, mark: Mark, notice: &dyn Serialize) -> bool {
+    fn notify(&mut self, mark: Observation, notice: &dyn Serialize) -> bool {
         !self.is_over() && self.0.notify(mark, notice)
     }
 
@@ -459,7 +467,7 @@ impl Outside for Decided<'_> {
         if self.is_over() {
             return;
         }
-        if self.course().calendar {
+        if self.schedule().calendar {
             return self.0.set_timer(timer, name, after);
         }
         self.0.note_alarm(name, after);
@@ -479,20 +487,20 @@ impl Outside for Decided<'_> {
     }
 
     fn choose(&mut self, n: u32) -> u32 {
-        let by_chance = if self.course().calendar { Some(self.0.choose(n)) } else { None };
-        let course = self.course();
-        if course.by_chance {
+        let by_chance = if self.schedule().calendar { Some(self.0.choose(n)) } else { None };
+        let schedule = self.schedule();
+        if schedule.by_chance {
             let answer = by_chance.unwrap_or(0);
-            if let Some(decision) = course.written.as_mut().and_then(Written::current) {
+            if let Some(decision) = schedule.written.as_mut().and_then(Written::current) {
                 decision.choices.push(answer);
             }
             return answer;
         }
-        let answer = course.choices.next().unwrap_or(0);
+        let answer = schedule.choices.next().unwrap_or(0);
         if answer < n {
             return answer;
         }
-        course.why_not = Some(format!("{answer} is chosen where there are {n} to choose from"));
+        schedule.why_not = Some(format!("{answer} is chosen where there are {n} to choose from"));
         0
     }
 }
