@@ -509,7 +509,7 @@ impl World {
             match mark {
                 Observation::Entered { .. } => self.environment.stats.entered += 1,
                 Observation::Lost if std::mem::take(&mut local.outstanding) => {
-                    self.environment.close()
+                    self.environment.close();
                 }
                 _ => {}
             }
