@@ -493,7 +493,7 @@ impl Canvas<'_> {
         let life = &mut self.lives[step.node.index()];
         match step.cause {
             Some(Event::Request(Observation::Asked | Observation::Called)) => {
-                life.phase = Phase::Waiting
+                life.phase = Phase::Waiting;
             }
             Some(Event::Request(Observation::Left)) => life.phase = Phase::Outside,
             Some(Event::Crash) => *life = Life { down: true, ..Life::default() },
