@@ -17,12 +17,13 @@ mod options;
 
 use options::Options;
 
-const USAGE: &str = "usage: cargo xtask test [--repeat K] [--busy]
+const USAGE: &str = "usage: cargo xtask test [--repeat K [--within M]] [--busy]
        cargo xtask chaos [--minutes M] [--seed S] [--judge FILE]
        cargo xtask peers
 
   test    formatting, lints, tests, a minute of chaos, documentation, and the purity of the algorithms and the machine
             --repeat K   run the tests K times, to the last even if some fail, and say how many failed
+            --within M   begin no further run that would not end within M minutes of the start, and say so
             --busy       run the tests beside two busy loops for each processor
   chaos   a node and its clients as real processes, with faults, judged from what was recorded; see docs/chaos.md
   peers   the model checker against Stateright, which `test` does not build: the same states and verdicts";
@@ -81,8 +82,9 @@ const STEPS: [Step; 6] = [
 ];
 
 /// What is said at the end.
-#[derive(Default)]
 struct Summary {
+    /// When the first check began.
+    begun: Instant,
     /// How long each check took, and each run of the tests.
     times: Vec<(String, Duration)>,
     /// Tests that said they could not be run here, and why.
@@ -113,8 +115,7 @@ fn run_chaos(arguments: &[String], variables: &[(&str, &str)]) -> Result<()> {
 }
 
 fn test(options: &Options) -> Result<()> {
-    let mut summary = Summary::default();
-    let begun = now();
+    let mut summary = Summary { begun: now(), times: Vec::new(), skipped: BTreeSet::new() };
     for (i, (name, check)) in STEPS.iter().enumerate() {
         println!("\n== {}/{} {name}", i + 1, STEPS.len());
         let begun = now();
@@ -125,7 +126,7 @@ fn test(options: &Options) -> Result<()> {
         summary.times.push(((*name).to_owned(), took));
     }
     println!("\nall {} checks passed:", STEPS.len());
-    summary.times.push(("in all".to_owned(), begun.elapsed()));
+    summary.times.push(("in all".to_owned(), summary.begun.elapsed()));
     summary.print();
     Ok(())
 }
@@ -152,20 +153,32 @@ impl Summary {
     }
 }
 
-/// Runs the tests as often as asked for. Those that cannot be run here say so in a file.
+/// Runs the tests as often as asked for and as there is time. Those that cannot be run here say so in a file.
 fn tests(options: &Options, summary: &mut Summary) -> Result<()> {
     // What is built beside busy loops is built three times as slowly, and proves nothing.
     cargo(&["build", "--workspace", "--bins", "--tests"], &[])?;
     let file = skips()?;
     let _busy = options.busy.then(busy::Loops::start).transpose()?;
     let mut failed = Vec::new();
+    let mut runs = 0;
+    let mut longest = Duration::ZERO;
     for run in 1..=options.repeat {
+        if run > 1
+            && let Some(within) = options.within
+            && summary.begun.elapsed() + longest > within
+        {
+            println!("== no time for run {run} of {}", options.repeat);
+            summary.times.push((format!("  no time for run {run}"), Duration::ZERO));
+            break;
+        }
+        runs = run;
         let begun = now();
         // A test that fails hides none of those after it.
         let threads = test_threads();
         let variables = [(SKIPPED, file.as_str()), ("RUST_TEST_THREADS", &threads)];
         let result = cargo(&["test", "--workspace", "--no-fail-fast"], &variables);
         let took = begun.elapsed();
+        longest = longest.max(took);
         if options.repeat > 1 {
             let outcome = if result.is_ok() { "passed" } else { "FAILED" };
             println!("== run {run} of {} {outcome} in {took:.1?}", options.repeat);
@@ -181,7 +194,7 @@ fn tests(options: &Options, summary: &mut Summary) -> Result<()> {
         Some(error) if options.repeat == 1 => Err(error),
         Some(error) => {
             summary.print();
-            Err(error.context(format!("{count} of {} runs failed", options.repeat)))
+            Err(error.context(format!("{count} of {runs} runs failed")))
         }
         None => Ok(()),
     }
