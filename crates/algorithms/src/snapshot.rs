@@ -1,8 +1,11 @@
 //! Snapshots: what all nodes and all channels hold at once, recorded while an application goes on.
 
+#[macro_use]
+mod applications;
 pub mod app;
 pub mod bank;
 pub mod chandy_lamport;
+pub mod ring;
 pub mod section;
 
 use std::collections::BTreeMap;

@@ -6,12 +6,18 @@ use serde::ser::{self, Impossible, Serializer};
 /// The name of a message: of its enum variant, or of its type if it is not an enum.
 ///
 /// A wrapping protocol calls the variant that carries the messages of the protocol inside it
-/// `App`, with the message as its last field; such a message is named after what it carries.
+/// `App`, with the message as its last field; such a message is named after what it carries. If
+/// there may be several protocols inside, the names of the variants end in `App`.
 pub fn label(msg: &impl Serialize) -> &'static str {
     match msg.serialize(Namer) {
         Err(Name(name)) => name,
         Ok(never) => match never {},
     }
+}
+
+/// Whether what a variant of this name carries gives the name.
+pub(crate) fn is_seen_through(variant: &str) -> bool {
+    variant.ends_with("App")
 }
 
 /// A serializer that stops at the first name it meets, and returns it as its error.
@@ -107,7 +113,7 @@ impl Serializer for Namer {
         variant: &'static str,
         value: &T,
     ) -> Result<Unnamed, Name> {
-        if variant == "App" { value.serialize(self) } else { Err(Name(variant)) }
+        if is_seen_through(variant) { value.serialize(self) } else { Err(Name(variant)) }
     }
 
     fn serialize_seq(self, _: Option<usize>) -> Result<Self::SerializeSeq, Name> {
@@ -133,7 +139,7 @@ impl Serializer for Namer {
         variant: &'static str,
         fields: usize,
     ) -> Result<Self::SerializeTupleVariant, Name> {
-        if variant == "App" { Ok(Last { fields }) } else { Err(Name(variant)) }
+        if is_seen_through(variant) { Ok(Last { fields }) } else { Err(Name(variant)) }
     }
 
     fn serialize_map(self, _: Option<usize>) -> Result<Self::SerializeMap, Name> {

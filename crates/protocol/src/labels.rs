@@ -4,23 +4,36 @@ use serde::de::value::StrDeserializer;
 use serde::de::{self, DeserializeOwned, DeserializeSeed, Deserializer, IntoDeserializer, Visitor};
 use serde::forward_to_deserialize_any;
 
+use crate::label::is_seen_through;
+
 /// The names that [`label`](crate::label) can give to values of `T`, each once: those of the
 /// variants of an enum in the order of their declaration, or that of the type itself.
 ///
-/// In the place of a variant `App` are the names of what it carries. They are missing if that
+/// In the place of a variant `App`, or one whose name ends so, are the names of what it carries. They are missing if that
 /// follows other fields of which no value can be made up: numbers, truth values, texts, options,
 /// lists, and structs and tuples of such are fine, enums are not.
 pub fn labels<T: DeserializeOwned>() -> Vec<&'static str> {
-    match T::deserialize(Kinds) {
-        Err(Names(names)) => names,
+    let mut all = Vec::new();
+    // An enum can be looked into once each time.
+    for place in 0.. {
         // A type that reads nothing has no kinds to tell apart.
-        Ok(_) => Vec::new(),
+        let Err(Names(names, places)) = T::deserialize(Kinds(place)) else { break };
+        for name in names {
+            if !all.contains(&name) {
+                all.push(name);
+            }
+        }
+        if place + 1 >= places {
+            break;
+        }
     }
+    all
 }
 
-/// The names, returned as the error that ends the reading.
+/// The names, returned as the error that ends the reading, and how many variants there are to look
+/// into, of which one has been.
 #[derive(Debug)]
-struct Names(Vec<&'static str>);
+struct Names(Vec<&'static str>, usize);
 
 impl fmt::Display for Names {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -32,17 +45,19 @@ impl std::error::Error for Names {}
 
 impl de::Error for Names {
     fn custom<T: fmt::Display>(_: T) -> Self {
-        Self(Vec::new())
+        Self(Vec::new(), 0)
     }
 }
 
-/// A deserializer that learns what type is being read, and stops.
-struct Kinds;
+/// A deserializer that learns what type is being read, and stops. Of the variants that it may look
+/// into, it takes the one with this place.
+#[derive(Clone, Copy)]
+struct Kinds(usize);
 
 macro_rules! kinds {
     ($($method:ident($($arg:ty),*) $name:literal)*) => {$(
         fn $method<V: Visitor<'de>>(self, $(_: $arg,)* _: V) -> Result<V::Value, Names> {
-            Err(Names(vec![$name]))
+            Err(Names(vec![$name], 0))
         }
     )*};
 }
@@ -55,7 +70,7 @@ macro_rules! named {
             $(_: $arg,)*
             _: V,
         ) -> Result<V::Value, Names> {
-            Err(Names(vec![name]))
+            Err(Names(vec![name], 0))
         }
     )*};
 }
@@ -83,10 +98,10 @@ impl<'de> Deserializer<'de> for Kinds {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Names> {
-        let inside = visitor.visit_some(self).err().map_or_else(Vec::new, |Names(names)| names);
+        let inside = visitor.visit_some(self).err().unwrap_or(Names(Vec::new(), 0));
         let mut names = vec!["None"];
-        names.extend(inside.into_iter().filter(|&name| name != "None"));
-        Err(Names(names))
+        names.extend(inside.0.into_iter().filter(|&name| name != "None"));
+        Err(Names(names, inside.1))
     }
 
     fn deserialize_enum<V: Visitor<'de>>(
@@ -95,37 +110,43 @@ impl<'de> Deserializer<'de> for Kinds {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Names> {
-        let mut names = variants.to_vec();
-        if let Some(app) = variants.iter().position(|&variant| variant == "App")
-            && let Err(Names(inside)) = visitor.visit_enum(App)
-        {
-            names.splice(app..=app, inside);
+        let (apps, mut names): (Vec<_>, Vec<_>) =
+            variants.iter().copied().enumerate().partition(|(_, name)| is_seen_through(name));
+        let Kinds(place) = self;
+        let app = apps.get(place.min(apps.len().saturating_sub(1)));
+        let mut places = apps.len();
+        if let Some(&(at, name)) = app {
+            let inside = match visitor.visit_enum(App { name, place }) {
+                Err(inside) => inside,
+                Ok(_) => Names(vec![name], 0),
+            };
+            places = places.max(inside.1);
+            let before = names.iter().take_while(|(other, _)| *other < at).count();
+            names.splice(before..before, inside.0.into_iter().map(|name| (at, name)));
         }
-        let mut seen = Vec::with_capacity(names.len());
-        for name in names {
-            if !seen.contains(&name) {
-                seen.push(name);
-            }
-        }
-        Err(Names(seen))
+        Err(Names(names.into_iter().map(|(_, name)| name).collect(), places))
     }
 
     fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Names> {
-        Err(Names(Vec::new()))
+        Err(Names(Vec::new(), 0))
     }
 
     forward_to_deserialize_any! { identifier ignored_any }
 }
 
-/// The variant `App`, as far as it takes to learn the type that it carries.
-struct App;
+/// The variant `App`, or another that is looked into, as far as it takes to learn the type that it
+/// carries.
+struct App {
+    name: &'static str,
+    place: usize,
+}
 
 impl<'de> de::EnumAccess<'de> for App {
     type Error = Names;
     type Variant = Self;
 
     fn variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<(S::Value, Self), Names> {
-        let name: StrDeserializer<'_, Names> = "App".into_deserializer();
+        let name: StrDeserializer<'_, Names> = self.name.into_deserializer();
         Ok((seed.deserialize(name)?, self))
     }
 }
@@ -134,15 +155,15 @@ impl<'de> de::VariantAccess<'de> for App {
     type Error = Names;
 
     fn unit_variant(self) -> Result<(), Names> {
-        Err(Names(vec!["App"]))
+        Err(Names(vec![self.name], 0))
     }
 
     fn newtype_variant_seed<S: DeserializeSeed<'de>>(self, seed: S) -> Result<S::Value, Names> {
-        seed.deserialize(Kinds)
+        seed.deserialize(Kinds(self.place))
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, fields: usize, visitor: V) -> Result<V::Value, Names> {
-        visitor.visit_seq(Fields { left: fields, last: true })
+        visitor.visit_seq(Fields { left: fields, last: Some(self.place) })
     }
 
     fn struct_variant<V: Visitor<'de>>(
@@ -150,15 +171,15 @@ impl<'de> de::VariantAccess<'de> for App {
         _: &'static [&'static str],
         _: V,
     ) -> Result<V::Value, Names> {
-        Err(Names(vec!["App"]))
+        Err(Names(vec![self.name], 0))
     }
 }
 
 /// Fields with made-up values.
 struct Fields {
     left: usize,
-    /// Whether it is the last one that matters.
-    last: bool,
+    /// If it is the last one that matters: the place for [`Kinds`].
+    last: Option<usize>,
 }
 
 impl<'de> de::SeqAccess<'de> for Fields {
@@ -170,8 +191,8 @@ impl<'de> de::SeqAccess<'de> for Fields {
     ) -> Result<Option<S::Value>, Names> {
         let Some(left) = self.left.checked_sub(1) else { return Ok(None) };
         self.left = left;
-        if left == 0 && self.last {
-            return seed.deserialize(Kinds).map(Some);
+        if let Some(place) = self.last.filter(|_| left == 0) {
+            return seed.deserialize(Kinds(place)).map(Some);
         }
         seed.deserialize(Blank).map(Some)
     }
@@ -205,7 +226,7 @@ impl<'de> Deserializer<'de> for Blank {
         deserialize_string visit_borrowed_str("");
         deserialize_option visit_none();
         deserialize_unit visit_unit();
-        deserialize_seq visit_seq(Fields { left: 0, last: false });
+        deserialize_seq visit_seq(Fields { left: 0, last: None });
     }
 
     fn is_human_readable(&self) -> bool {
@@ -237,7 +258,7 @@ impl<'de> Deserializer<'de> for Blank {
         fields: usize,
         visitor: V,
     ) -> Result<V::Value, Names> {
-        visitor.visit_seq(Fields { left: fields, last: false })
+        visitor.visit_seq(Fields { left: fields, last: None })
     }
 
     fn deserialize_tuple_struct<V: Visitor<'de>>(
@@ -259,7 +280,7 @@ impl<'de> Deserializer<'de> for Blank {
     }
 
     fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Names> {
-        Err(Names(Vec::new()))
+        Err(Names(Vec::new(), 0))
     }
 
     forward_to_deserialize_any! { f32 f64 char bytes byte_buf enum identifier ignored_any }
@@ -274,6 +295,37 @@ mod tests {
 
     use super::*;
     use crate::{Never, NodeId, NodeSet, ReliableMsg, ReliableTimer, Stamp, Time, label};
+
+    #[derive(Serialize, Deserialize)]
+    enum Either {
+        FirstApp(Inner),
+        Other,
+        SecondApp(Flat),
+    }
+
+    #[derive(Serialize, Deserialize)]
+    enum Flat {
+        Coin(u64),
+        Ack,
+    }
+
+    #[derive(Serialize, Deserialize)]
+    enum Around {
+        Marker,
+        App(Either),
+    }
+
+    #[test]
+    fn of_several_protocols_inside_each_gives_its_names() {
+        assert_eq!(labels::<Around>(), ["Marker", "Token", "Ack", "Other", "Coin"]);
+        for (value, name) in [
+            (Either::FirstApp(Inner::Ack), "Ack"),
+            (Either::SecondApp(Flat::Coin(3)), "Coin"),
+            (Either::Other, "Other"),
+        ] {
+            assert_eq!(label(&Around::App(value)), name);
+        }
+    }
 
     #[derive(Serialize, Deserialize)]
     enum Inner {

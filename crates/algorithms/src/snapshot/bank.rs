@@ -3,10 +3,13 @@
 //! Branch i owns one coin at first, and it weighs 4^i: coins that are lost, made or counted twice
 //! cannot make up for each other in a sum.
 
+use std::fmt::{self, Display};
 use std::time::Duration;
 
-use conclave_protocol::{Ctx, Never, NodeId, Protocol, Whole};
+use conclave_protocol::{Ctx, Never, NodeId, Protocol, Setup, Unfit, Whole};
 use serde::{Deserialize, Serialize};
+
+use super::app::Application;
 
 /// More branches than this have coins too heavy to be added up.
 pub const MOST_BRANCHES: u32 = 31;
@@ -91,6 +94,38 @@ impl Protocol for Bank {
         let there = accounts.chain(channels).fold(0, u64::wrapping_add);
         let branches = (0..whole.nodes.len() as u32).map(NodeId);
         u64::from(there == branches.map(coin).fold(0, u64::wrapping_add))
+    }
+}
+
+impl Application for Bank {
+    const NAME: &'static str = "bank";
+
+    fn constants(setup: &Setup) -> Result<Config, Unfit> {
+        if setup.n() > MOST_BRANCHES {
+            return Err(Unfit::new(format!(
+                "each branch has a coin four times as heavy as the one before, and there is room \
+                 for {MOST_BRANCHES}"
+            )));
+        }
+        Ok(Config { transfers: setup.option("transfers", 4)?, every: setup.delay })
+    }
+
+    const ADDS_UP: bool = true;
+
+    fn worth(&self) -> u64 {
+        self.balance
+    }
+
+    fn worth_of(Msg::Transfer(coin): &Msg) -> u64 {
+        *coin
+    }
+
+    fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.balance.fmt(f)
+    }
+
+    fn show_msg(Msg::Transfer(coin): &Msg, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        coin.fmt(f)
     }
 }
 

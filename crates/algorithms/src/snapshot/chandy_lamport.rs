@@ -10,7 +10,8 @@
 //!
 //! This is a wrapper around any application: `--set app=bank` sends coins about, each of another
 //! weight, so that the sum of a snapshot shows any that is lost or counted twice; `--set
-//! app=section` uses a critical section that Ricart–Agrawala guards. `--ask 0@3` starts a snapshot.
+//! app=section` uses a critical section that Ricart–Agrawala guards; `--set app=ring` passes tokens
+//! round. `--ask 0@3` starts a snapshot.
 //!
 //! # Rules
 //!
@@ -49,14 +50,13 @@ use std::time::Duration;
 use conclave_protocol::claims::Check;
 use conclave_protocol::theory::{Case, Experiment, Given};
 use conclave_protocol::{
-    Channels, Charge, Ctx, Effect, Entry, Links, Model, NodeId, NodeSet, Opt, Property, Protocol,
-    Setup, Topology, Unfit, Whole,
+    Channels, Charge, Ctx, Effect, Entry, Links, Model, NodeId, NodeSet, Property, Protocol, Setup,
+    Topology, Unfit, Whole,
 };
 use serde::{Deserialize, Serialize};
 
 use super::app::{self, App};
-use super::{Notice, Request, Share, Sid, bank, section};
-use crate::mutex::ricart_agrawala;
+use super::{Notice, Request, Share, Sid};
 
 /// The state of a node, around an application.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -84,7 +84,7 @@ struct Recording<P: Protocol> {
 }
 
 /// What nodes send each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Msg<M> {
     /// What comes behind this was sent after recording.
     Marker(Sid),
@@ -313,34 +313,10 @@ fn inside<P: Protocol, T>(
     ctx.nest(&config.app, lift, rule)
 }
 
-const OPTIONS: &[Opt] = &[
-    Opt { name: "app", default: "bank", help: "what goes on: bank or section" },
-    Opt { name: "transfers", default: "4", help: "how many coins each branch of the bank sends" },
-    Opt { name: "rounds", default: "2", help: "how often each node enters the critical section" },
-];
-
 fn config(setup: &Setup) -> Result<Config<App>, Unfit> {
-    let app: String = setup.option("app", "bank".to_owned())?;
-    match app.as_str() {
-        "bank" if setup.n() <= bank::MOST_BRANCHES => {
-            let transfers = setup.option("transfers", 4)?;
-            let bank = bank::Config { transfers, every: setup.delay };
-            Ok(Config::new(app::Config::Bank(bank), Some((App::worth, App::worth_of))))
-        }
-        "bank" => Err(Unfit::new(format!(
-            "each branch has a coin four times as heavy as the one before, and there is room for \
-             {}",
-            bank::MOST_BRANCHES
-        ))),
-        "section" if setup.topology.is_complete() => {
-            let (rounds, pause, stay) = (setup.option("rounds", 2)?, setup.delay, setup.delay / 2);
-            let lock = (ricart_agrawala::PLAIN.config)(setup)?;
-            let section = section::Config { lock, rounds, pause, stay };
-            Ok(Config::new(app::Config::Section(section), None))
-        }
-        "section" => Err(Unfit::new("app=section needs links between all nodes")),
-        other => Err(Unfit::new(format!("app={other}, and there are bank and section"))),
-    }
+    let app = app::chosen(setup, "bank")?;
+    let adds_up = app.adds_up();
+    Ok(Config::new(app, adds_up.then_some((App::worth, App::worth_of))))
 }
 
 /// A snapshot where there are so many channels: on a ring, and between all if that fits.
@@ -377,7 +353,7 @@ pub static PLAIN: Entry<ChandyLamport<App>> =
             Property::Conserved,
             Property::Exclusion,
         ])
-        .options(OPTIONS)
+        .options(app::OPTIONS)
         .claims(&[
             Check::new(2, ALL).set(ONE),
             Check::new(3, ALL).set(ONE).clients(0, 1),
@@ -433,13 +409,14 @@ pub static NAIVE: Entry<ChandyLamport<App>> = PLAIN
 mod tests {
     use conclave_protocol::{Bench, Effect};
 
+    use super::super::bank;
     use super::*;
 
     const SID: Sid = Sid(0);
 
     fn sent(effects: &[Effect<ChandyLamport<App>>]) -> Vec<(u32, Msg<app::Msg>)> {
         let sent = |effect: &Effect<ChandyLamport<App>>| match effect {
-            Effect::Send { to, msg } => Some((to.0, *msg)),
+            Effect::Send { to, msg } => Some((to.0, msg.clone())),
             _ => None,
         };
         effects.iter().filter_map(sent).collect()
@@ -456,17 +433,18 @@ mod tests {
     fn what_comes_between_recording_and_the_marker_was_on_its_way() {
         let mut bench = Bench::complete(&PLAIN, 3);
         let marker = Msg::Marker(SID);
-        let coin = |coin| Msg::App(app::Msg::Transfer(coin));
+        let transfer = |coin| app::Msg::Bank(bank::Msg::Transfer(coin));
+        let coin = |coin| Msg::App(transfer(coin));
         let started = bench.at(0).request(Request::Snapshot);
         assert_eq!(started[0], Effect::Notify(Notice::Recorded(SID)));
-        assert_eq!(sent(&started), [(1, marker), (2, marker)]);
+        assert_eq!(sent(&started), [(1, marker.clone()), (2, marker.clone())]);
         assert_eq!(finished(&bench.at(0).message(2, coin(16))), None);
-        assert_eq!(finished(&bench.at(0).message(1, marker)), None);
+        assert_eq!(finished(&bench.at(0).message(1, marker.clone())), None);
         // Behind p1's marker: not part of the snapshot.
         bench.at(0).message(1, coin(4));
         let (share, worth) = finished(&bench.at(0).message(2, marker)).expect("all are there");
         assert_eq!(share.state.worth(), 1);
-        let content = BTreeMap::from([(NodeId(2), vec![app::Msg::Transfer(16)])]);
+        let content = BTreeMap::from([(NodeId(2), vec![transfer(16)])]);
         assert_eq!((share.channels, worth), (content, 17));
         assert_eq!(share.timers.len(), 1, "the timer for the next transfer was running");
     }

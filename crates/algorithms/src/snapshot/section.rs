@@ -3,9 +3,13 @@
 
 use std::time::Duration;
 
-use conclave_protocol::{Charge, Ctx, Effect, Never, NodeId, Observable, Observation, Protocol};
+use conclave_protocol::{
+    Charge, Ctx, Effect, Never, NodeId, Observable, Observation, Protocol, Setup, Unfit,
+};
 use serde::{Deserialize, Serialize};
 
+use super::app::Application;
+use crate::mutex::ricart_agrawala::{self, RicartAgrawala};
 use crate::mutex::{self, Request};
 
 /// The state of a node: that of the lock, and of its user.
@@ -127,6 +131,18 @@ impl<L: mutex::Algorithm> Protocol for Section<L> {
 
     fn is_app(msg: &L::Msg) -> bool {
         L::is_app(msg)
+    }
+}
+
+impl Application for Section<RicartAgrawala> {
+    const NAME: &'static str = "section";
+
+    fn constants(setup: &Setup) -> Result<Self::Config, Unfit> {
+        if !setup.topology.is_complete() {
+            return Err(Unfit::new("app=section needs links between all nodes"));
+        }
+        let (rounds, pause, stay) = (setup.option("rounds", 2)?, setup.delay, setup.delay / 2);
+        Ok(Config { lock: (ricart_agrawala::PLAIN.config)(setup)?, rounds, pause, stay })
     }
 }
 
