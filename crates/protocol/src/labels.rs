@@ -112,7 +112,7 @@ impl<'de> Deserializer<'de> for Kinds {
     ) -> Result<V::Value, Names> {
         let (apps, mut names): (Vec<_>, Vec<_>) =
             variants.iter().copied().enumerate().partition(|(_, name)| is_seen_through(name));
-        let Kinds(place) = self;
+        let Self(place) = self;
         let app = apps.get(place.min(apps.len().saturating_sub(1)));
         let mut places = apps.len();
         if let Some(&(at, name)) = app {
