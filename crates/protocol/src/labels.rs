@@ -317,7 +317,8 @@ mod tests {
 
     #[test]
     fn of_several_protocols_inside_each_gives_its_names() {
-        assert_eq!(labels::<Around>(), ["Marker", "Token", "Ack", "Other", "Coin"]);
+        let names = ["Marker", "Token", "Ack", "Reply", "Votes", "Other", "Coin"];
+        assert_eq!(labels::<Around>(), names);
         for (value, name) in [
             (Either::FirstApp(Inner::Ack), "Ack"),
             (Either::SecondApp(Flat::Coin(3)), "Coin"),

@@ -83,7 +83,7 @@ fn decisions(file: &TraceFile) -> Option<Vec<Decision>> {
 #[test]
 fn a_run_that_follows_the_decisions_of_another_is_the_same() {
     let unit = Duration::from_millis(1);
-    let (mut compared, mut chosen) = (0, Vec::new());
+    let (mut compared, mut chosen, mut nested) = (0, Vec::new(), 0);
     for info in catalogue::infos() {
         let n = if info.family() == "mutex" { 4 } else { 3 };
         let shape =
@@ -96,6 +96,14 @@ fn a_run_that_follows_the_decisions_of_another_is_the_same() {
         spec.workload = Workload::burst(clients.map(NodeId), unit);
         let Some(Ok(run)) = conclave_lab::run(&spec) else { continue };
         let run = TraceFile::new(&spec, &run);
+        // The timers of an application inside have no plain name in a trace. That such runs can be followed is shown
+        // with the library's own way of writing them down, by the catalogue's test `recorded`.
+        if run.events.iter().any(|event| {
+            event.event == "timer" && !event.data.as_ref().is_some_and(serde_json::Value::is_string)
+        }) {
+            nested += 1;
+            continue;
+        }
         let Some(decisions) = decisions(&run) else { continue };
         spec.decisions = Some(decisions);
         let followed = conclave_lab::run(&spec).expect("it is in the catalogue");
@@ -112,12 +120,10 @@ fn a_run_that_follows_the_decisions_of_another_is_the_same() {
         }
         compared += 1;
     }
-    // Chance decides what a read gives that comes while the register is written, for how long a
-    // timer is set, and where a bank sends its coins; the decisions above have no choices.
-    let (banks, others): (Vec<&str>, Vec<&str>) =
-        chosen.into_iter().partition(|id| id.starts_with("snapshot/"));
+    // Chance decides what a read gives that comes while the register is written, and for how long a timer is set; the
+    // decisions above have no choices.
     assert_eq!(
-        others,
+        chosen,
         [
             "mutex/bakery",
             "mutex/bakery-no-choosing",
@@ -126,8 +132,8 @@ fn a_run_that_follows_the_decisions_of_another_is_the_same() {
             "election/quorum-epoch",
         ]
     );
-    assert!(!banks.is_empty());
-    assert!(compared > catalogue::ALL.len() * 9 / 10, "only {compared} could be followed");
+    let plain = catalogue::ALL.len() - nested;
+    assert!(compared > plain * 9 / 10, "only {compared} of {plain} could be followed");
 }
 
 #[test]
