@@ -8,13 +8,13 @@ use crate::count;
 use crate::graph::Graph;
 use crate::liveness::Liveness;
 use crate::local::{Rules, Watch};
-use crate::nodes::{Nodes, Word};
+use crate::nodes::Nodes;
 use crate::report::{Coverage, Judgement, Report, Verdict, Violation};
 use crate::search::{Plan, Progress, search};
-use crate::space::{Global, Space};
+use crate::space::{Global, LocalEvent, Space};
 use crate::symmetry::{Canon, Group, Renamings};
 use crate::witness::{Pick, Start, explain, retrace};
-use crate::worker::Shape;
+use crate::worker::SystemShape;
 use crate::worker::Worker;
 use crate::{CheckError, CheckSpec, Requests};
 
@@ -28,7 +28,7 @@ pub(crate) fn begin(
     let client = numbered.client();
     let topology = spec.setup.topology.clone();
     let (timers, requests) = (spec.timers, spec.requests);
-    let shape = Shape::new(spec, watch);
+    let shape = SystemShape::new(spec, watch);
     let mid_step = spec.budgets.mid_step;
     let rules = Rules { topology: topology.clone(), client, timers, requests, mid_step, watch };
     let mut space = Space::new(Nodes::new(numbered, rules), watch, spec);
@@ -46,8 +46,7 @@ pub(crate) fn begin(
     for node in topology.nodes() {
         let asks = if spec.clients.contains(&node.0) { requests } else { Requests::AtMost(0) };
         let off = space.nodes.off(node, asks);
-        let boot = space.nodes.word(Word::Boot { remembers: true });
-        let (step, ways) = space.take(off, boot);
+        let (step, ways) = space.take(off, LocalEvent::Boot { remembers: true });
         if ways > 1 {
             let id = &spec.algorithm;
             let why = format!("{id} makes a choice while it boots, which cannot be checked");
@@ -115,7 +114,7 @@ fn attempt(
     group: Option<&Arc<Group>>,
     progress: &Progress,
 ) -> Result<Attempt, CheckError> {
-    let mut shape = Shape::new(spec, watch);
+    let mut shape = SystemShape::new(spec, watch);
     let graph = !shape.liveness.is_empty() || spec.count;
     shape.compare &= !graph && group.is_none();
     if let Some(group) = group {
@@ -228,7 +227,7 @@ mod tests {
         spec.properties = vec![Property::Exclusion];
         (spec.channels, spec.requests) = (channels, Requests::AtMost(2));
         let watch = Watch::of(&spec);
-        let shape = Shape::new(&spec, watch);
+        let shape = SystemShape::new(&spec, watch);
         let (space, start) = begin(entry, &spec, watch).expect("it can be checked");
         let space = Mutex::new(space);
         let plan = Plan {

@@ -16,7 +16,9 @@ use crate::check::begin;
 use crate::local::Watch;
 use crate::space::Space;
 use crate::witness::{Retraced, Start, decision, explain};
-use crate::worker::{Candidate, FAIR, Move, NO_STEP, Shape, WHOLE, Worker, fingerprint, is_due};
+use crate::worker::{
+    Candidate, FAIR, Move, NO_STEP, SystemShape, WHOLE, Worker, fingerprint, is_due,
+};
 use crate::{Budgets, CheckError, CheckSpec, Timers};
 
 #[cfg(test)]
@@ -91,7 +93,7 @@ pub fn next(
 /// A system whose runs are taken step by step.
 struct Explorer {
     space: Mutex<Space>,
-    shape: Shape,
+    shape: SystemShape,
     start: Start,
     timers: Timers,
 }
@@ -123,7 +125,7 @@ impl Explorer {
         let mut watch = Watch::of(&spec);
         let told = decisions.iter().any(|it| it.clock != conclave_protocol::Time::ZERO);
         watch.clock = clock || told;
-        let mut shape = Shape::new(&spec, watch);
+        let mut shape = SystemShape::new(&spec, watch);
         // Every way on is listed, also where orders cannot be told apart.
         shape.compare = false;
         let (space, start) = begin(algorithm, &spec, watch)?;
@@ -331,7 +333,8 @@ impl Explorer {
         };
         let mut words = match way.candidate.mv {
             Move::Own { node } => {
-                space.nodes.deed(walk.state[usize::from(node)], way.candidate.happening)
+                let event = way.candidate.local_event.expect("it is an event at the node");
+                space.nodes.deed(walk.state[usize::from(node)], event)
             }
             Move::Deliver { link, envelope } => {
                 let (from, to) = ends(link);

@@ -9,7 +9,7 @@ use crate::check::begin;
 use crate::local::Watch;
 use crate::search::Progress;
 use crate::witness::{Pick, Start, explain, retrace};
-use crate::worker::{FAIR, Shape, TELLS, Worker, fingerprint, is_due};
+use crate::worker::{FAIR, SystemShape, TELLS, Worker, fingerprint, is_due};
 use crate::{CheckError, CheckSpec, Violation};
 
 /// A walk has at most so many steps …
@@ -28,7 +28,7 @@ pub fn hunt(
     spec.validate()?;
     let mut watch = Watch::of(spec);
     loop {
-        let mut shape = Shape::new(spec, watch);
+        let mut shape = SystemShape::new(spec, watch);
         shape.compare = false;
         let (space, start) = begin(algorithm, spec, watch)?;
         let space = Mutex::new(space);

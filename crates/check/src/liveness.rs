@@ -17,7 +17,7 @@ use crate::CheckError;
 use crate::graph::{Edge, Edges, Graph};
 use crate::search::Log;
 use crate::witness::Pick;
-use crate::worker::{FAIR, Labelled, Shape};
+use crate::worker::{FAIR, Labelled, SystemShape};
 
 /// A run that ends in a loop.
 pub(crate) struct Lasso {
@@ -56,7 +56,7 @@ impl Bad {
 }
 
 impl<'a> Liveness<'a> {
-    pub(crate) fn new(edges: &Edges, log: &'a Log, shape: &Shape) -> Self {
+    pub(crate) fn new(edges: &Edges, log: &'a Log, shape: &SystemShape) -> Self {
         Self { graph: Graph::new(edges, log), log, n: shape.n }
     }
 

@@ -1,10 +1,11 @@
 //! What stands at one node, and what becomes of it in one step.
 
+use std::convert::identity;
 use std::time::Duration;
 
 use conclave_protocol::{
-    Charge, Family, Kind, NodeId, Numbered, NumberedEffect, NumberedInput, Observation, Promise,
-    Property, Time, Topology, Turn, Watch as Words,
+    Charge, Family, Input, Kind, NodeId, Numbered, NumberedEffect, Observation, Promise, Property,
+    Time, Topology, Turn, Watch as Words,
 };
 
 use crate::{CheckSpec, Requests, Timers};
@@ -64,30 +65,7 @@ pub(crate) const NOBODY: u8 = u8::MAX;
 /// That of whoever enters next.
 pub(crate) const NEXT: u8 = u8::MAX - 1;
 
-/// Something that happens at a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Stimulus {
-    /// The node boots, with or without what it had saved.
-    Boot {
-        remembers: bool,
-    },
-    /// The application makes this request, one of those that it may make.
-    Ask(u32),
-    /// A message arrives.
-    Deliver {
-        from: NodeId,
-        envelope: Envelope,
-    },
-    /// A timer runs out.
-    Timer(u32),
-    /// The failure detector, rightly or not, suspects or trusts.
-    Suspect(NodeId),
-    Trust(NodeId),
-    Join(NodeId),
-    Leave,
-}
-
-/// What comes of it.
+/// What comes of an event at a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Reaction {
     pub(crate) local: Local,
@@ -211,27 +189,109 @@ impl Local {
         1_u64.checked_shl(number).unwrap_or(0)
     }
 
-    /// What comes of `stimulus`, once for each way in which the rule may choose. If it is a message
-    /// of the application, it `brings` what the family has it carry.
+    /// What comes of booting, with or without what the node had saved, once for each way in which
+    /// the rule may choose.
+    pub(crate) fn boot(
+        &self,
+        me: NodeId,
+        remembers: bool,
+        rules: &Rules,
+        numbered: &mut dyn Numbered,
+    ) -> Vec<Reaction> {
+        let stable = self.stable.filter(|_| remembers);
+        let local = Self { stable, ..self.clone() };
+        local.every_way(me, NOBODY, rules, numbered, |numbered, turn, choose| {
+            numbered.boot(turn, stable, local.client, choose)
+        })
+    }
+
+    /// What comes of `input`, once for each way in which the rule may choose. If it is a message of
+    /// the application, it `brings` what the family has it carry.
     pub(crate) fn react(
         &self,
         me: NodeId,
-        stimulus: Stimulus,
+        input: Input<u32, Envelope, u32>,
         brings: Option<&[u64]>,
         rules: &Rules,
         numbered: &mut dyn Numbered,
     ) -> Vec<Reaction> {
-        let mut reactions = Vec::new();
-        let mut script: Vec<(u32, u32)> = Vec::new();
-        loop {
-            let (mut reaction, chosen) = self.react_once(me, stimulus, rules, script, numbered);
-            if let (Some(watch), Some(brings), Stimulus::Deliver { from, .. }) =
-                (rules.watch.words, brings, stimulus)
-            {
+        let mut local = self.clone();
+        let mut cause = me.0 as u8;
+        match input {
+            Input::Request(request) => {
+                let requests = numbered.requests(local.client);
+                let mark = requests.into_iter().find(|(it, _)| *it == request);
+                local.asked(me, mark.expect("it may ask that").1, rules);
+            }
+            Input::Message { msg: envelope, .. } => {
+                local.knows |= envelope.knows;
+                cause = envelope.owner;
+            }
+            Input::Timer(timer) => local.timers.retain(|(running, _)| *running != timer),
+            Input::Suspect(peer) => local.told |= 1 << peer.0,
+            Input::Restore(peer) => local.told &= !(1 << peer.0),
+            Input::Join(_) | Input::Leave => cause = NOBODY,
+        }
+        let state = local.state.expect("nothing happens at a node that is down");
+        let numbers = input.map(identity, |envelope| envelope.msg, identity);
+        let mut reactions =
+            local.every_way(me, cause, rules, numbered, |numbered, turn, choose| {
+                numbered.react(turn, state, local.client, numbers, choose)
+            });
+        if let (Some(watch), Some(brings), Input::Message { from, .. }) =
+            (rules.watch.words, brings, input)
+        {
+            for reaction in &mut reactions {
                 (watch.arrives)(&mut reaction.local.standing.words, from, brings);
             }
+        }
+        reactions
+    }
+
+    /// What comes of a rule that `run` runs at this node, once for each way in which it may choose.
+    fn every_way(
+        &self,
+        me: NodeId,
+        cause: u8,
+        rules: &Rules,
+        numbered: &mut dyn Numbered,
+        run: impl Fn(
+            &mut dyn Numbered,
+            Turn<'_>,
+            &mut dyn FnMut(u32) -> u32,
+        ) -> conclave_protocol::Reaction,
+    ) -> Vec<Reaction> {
+        let turn = Turn { node: me, now: self.clock, topology: &rules.topology, settles: true };
+        let mut reactions = Vec::new();
+        // Choices go by a script: answers as written, then 0, noting how many there were.
+        let mut script: Vec<(u32, u32)> = Vec::new();
+        loop {
+            let mut at = 0;
+            let mut choose = |n: u32| {
+                if at == script.len() {
+                    script.push((0, n));
+                }
+                at += 1;
+                script[at - 1].0
+            };
+            let after = run(numbered, turn, &mut choose);
+            script.truncate(at);
+            let mut reaction = Reaction {
+                local: Self { state: Some(after.state), client: after.client, ..self.clone() },
+                sends: Vec::new(),
+                carried: Vec::new(),
+                saved: Vec::new(),
+                marks: Vec::new(),
+                choices: script.iter().map(|(answer, _)| *answer).collect(),
+                looked: after.ran.looked,
+            };
+            for effect in after.effects {
+                reaction.apply(me, cause, effect, rules, numbered);
+            }
+            while reaction.choices.last() == Some(&0) {
+                reaction.choices.pop();
+            }
             reactions.push(reaction);
-            script = chosen;
             // The next script, like the next number of an odometer.
             while script.last().is_some_and(|(answer, of)| answer + 1 >= *of) {
                 script.pop();
@@ -241,85 +301,6 @@ impl Local {
                 None => return reactions,
             }
         }
-    }
-
-    fn react_once(
-        &self,
-        me: NodeId,
-        stimulus: Stimulus,
-        rules: &Rules,
-        mut script: Vec<(u32, u32)>,
-        numbered: &mut dyn Numbered,
-    ) -> (Reaction, Vec<(u32, u32)>) {
-        let mut local = self.clone();
-        let mut cause = me.0 as u8;
-        let input = match stimulus {
-            Stimulus::Boot { remembers } => {
-                cause = NOBODY;
-                local.stable = local.stable.filter(|_| remembers);
-                NumberedInput::Boot(local.stable)
-            }
-            Stimulus::Ask(request) => {
-                let requests = numbered.requests(local.client);
-                let mark = requests.into_iter().find(|(it, _)| *it == request);
-                local.asked(me, mark.expect("it may ask that").1, rules);
-                NumberedInput::Request(request)
-            }
-            Stimulus::Deliver { from, envelope } => {
-                local.knows |= envelope.knows;
-                cause = envelope.owner;
-                NumberedInput::Message { from, msg: envelope.msg }
-            }
-            Stimulus::Timer(timer) => {
-                local.timers.retain(|(running, _)| *running != timer);
-                NumberedInput::Timer(timer)
-            }
-            Stimulus::Suspect(peer) => {
-                local.told |= 1 << peer.0;
-                NumberedInput::Suspect(peer)
-            }
-            Stimulus::Trust(peer) => {
-                local.told &= !(1 << peer.0);
-                NumberedInput::Restore(peer)
-            }
-            Stimulus::Join(sponsor) => {
-                cause = NOBODY;
-                NumberedInput::Join(sponsor)
-            }
-            Stimulus::Leave => {
-                cause = NOBODY;
-                NumberedInput::Leave
-            }
-        };
-        // Choices go by a script: answers as written, then 0, noting how many there were.
-        let mut at = 0;
-        let mut choose = |n: u32| {
-            if at == script.len() {
-                script.push((0, n));
-            }
-            at += 1;
-            script[at - 1].0
-        };
-        let turn = Turn { node: me, now: local.clock, topology: &rules.topology, settles: true };
-        let after = numbered.react(turn, local.state, local.client, input, &mut choose);
-        script.truncate(at);
-        (local.state, local.client) = (Some(after.state), after.client);
-        let mut reaction = Reaction {
-            local,
-            sends: Vec::new(),
-            carried: Vec::new(),
-            saved: Vec::new(),
-            marks: Vec::new(),
-            choices: script.iter().map(|(answer, _)| *answer).collect(),
-            looked: after.ran.looked,
-        };
-        for effect in after.effects {
-            reaction.apply(me, cause, effect, rules, numbered);
-        }
-        while reaction.choices.last() == Some(&0) {
-            reaction.choices.pop();
-        }
-        (reaction, script)
     }
 
     fn asked(&mut self, me: NodeId, mark: Observation, rules: &Rules) {

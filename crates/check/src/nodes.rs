@@ -3,28 +3,19 @@
 //! checker is compiled once for all algorithms.
 
 use std::collections::BTreeSet;
+use std::convert::identity;
 use std::time::Duration;
 
-use conclave_protocol::{Action, Kind as Value, NodeId, Numbered, Observation, Time};
+use conclave_protocol::{Action, Input, Kind as Value, NodeId, Numbered, Observation, Time};
 use indexmap::IndexSet;
 use rustc_hash::FxBuildHasher;
 
-use crate::local::{Envelope, Local, NEXT, Rules, Stimulus};
-use crate::space::{Happening, Kind, Spontaneous, Step};
+use crate::local::{Envelope, Local, NEXT, Rules};
+use crate::space::{Kind, LocalEvent, Spontaneous, Step};
 use crate::symmetry::rename;
 use crate::{Requests, Timers};
 
 pub(crate) type Interned<T> = IndexSet<T, FxBuildHasher>;
-
-/// Something that a node is told, and that is neither a message nor its own doing.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Word {
-    Boot { remembers: bool },
-    Suspect(NodeId),
-    Trust(NodeId),
-    Join(NodeId),
-    Leave,
-}
 
 /// What properties and the search have to know of what stands at a node.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +41,6 @@ pub(crate) struct Nodes {
     envelopes: Interned<Envelope>,
     /// What messages carry; the first is nothing.
     carried: Interned<Vec<u64>>,
-    happenings: Interned<Stimulus>,
     wants_clock: bool,
 }
 
@@ -62,7 +52,6 @@ impl Nodes {
             locals: Interned::default(),
             envelopes: Interned::default(),
             carried: [Vec::new()].into_iter().collect(),
-            happenings: Interned::default(),
             wants_clock: false,
         }
     }
@@ -73,20 +62,6 @@ impl Nodes {
 
     fn add(&mut self, node: NodeId, local: Local) -> u32 {
         number(self.locals.insert_full((node, local)).0)
-    }
-
-    fn add_happening(&mut self, stimulus: Stimulus) -> Happening {
-        Happening::Other(number(self.happenings.insert_full(stimulus).0))
-    }
-
-    fn stimulus(&self, happening: Happening) -> Stimulus {
-        match happening {
-            Happening::Deliver { from, envelope } => Stimulus::Deliver {
-                from: NodeId(u32::from(from)),
-                envelope: self.envelopes[envelope as usize],
-            },
-            Happening::Other(number) => self.happenings[number as usize],
-        }
     }
 
     /// The node before it boots, if it asks so often.
@@ -143,41 +118,36 @@ impl Nodes {
         }
         for (request, mark) in at.requests(&mut *self.numbered) {
             let kind = if mark == Observation::Left { Kind::Release } else { Kind::Ask };
-            let happening = self.add_happening(Stimulus::Ask(request));
-            can.push(Spontaneous { happening, kind, after: Duration::ZERO });
+            let event = LocalEvent::Input(Input::Request(request));
+            can.push(Spontaneous { event, kind, after: Duration::ZERO });
         }
-        for (timer, after) in &at.timers {
-            let happening = self.add_happening(Stimulus::Timer(*timer));
-            can.push(Spontaneous { happening, kind: Kind::Timer, after: *after });
+        for &(timer, after) in &at.timers {
+            let event = LocalEvent::Input(Input::Timer(timer));
+            can.push(Spontaneous { event, kind: Kind::Timer, after });
         }
         can
     }
 
-    /// Something that is told to a node.
-    pub(crate) fn word(&mut self, word: Word) -> Happening {
-        self.add_happening(match word {
-            Word::Boot { remembers } => Stimulus::Boot { remembers },
-            Word::Suspect(peer) => Stimulus::Suspect(peer),
-            Word::Trust(peer) => Stimulus::Trust(peer),
-            Word::Join(sponsor) => Stimulus::Join(sponsor),
-            Word::Leave => Stimulus::Leave,
-        })
-    }
-
     /// What may come of it.
-    pub(crate) fn react(&mut self, local: u32, happening: Happening) -> Vec<Step> {
-        let stimulus = self.stimulus(happening);
+    pub(crate) fn react(&mut self, local: u32, event: LocalEvent) -> Vec<Step> {
         let (node, at) = self.local(local).clone();
         let (watch, n) = (self.rules.watch, self.rules.topology.len() as usize);
-        let brings = match stimulus {
-            Stimulus::Deliver { envelope, .. } if self.numbered.is_app(envelope.msg) => {
-                Some(self.carried[envelope.carried as usize].clone())
+        let (rules, numbered) = (&self.rules, &mut *self.numbered);
+        let reactions = match event {
+            LocalEvent::Boot { remembers } => at.boot(node, remembers, rules, numbered),
+            LocalEvent::Input(input) => {
+                let input = input.map(identity, |msg| self.envelopes[msg as usize], identity);
+                let brings = match input {
+                    Input::Message { msg: envelope, .. } if numbered.is_app(envelope.msg) => {
+                        Some(&self.carried[envelope.carried as usize][..])
+                    }
+                    _ => None,
+                };
+                at.react(node, input, brings, rules, numbered)
             }
-            _ => None,
         };
         let mut steps = Vec::new();
-        let (rules, numbered) = (&self.rules, &mut *self.numbered);
-        for mut reaction in at.react(node, stimulus, brings.as_deref(), rules, numbered) {
+        for mut reaction in reactions {
             for ((_, envelope), carried) in reaction.sends.iter_mut().zip(reaction.carried) {
                 envelope.carried = number(self.carried.insert_full(carried).0);
             }
@@ -238,8 +208,8 @@ impl Nodes {
     }
 
     /// What happens at the node, in words: for what is no message.
-    pub(crate) fn deed(&mut self, local: u32, happening: Happening) -> String {
-        if let Stimulus::Ask(request) = self.stimulus(happening) {
+    pub(crate) fn deed(&mut self, local: u32, event: LocalEvent) -> String {
+        if let LocalEvent::Input(Input::Request(request)) = event {
             let (node, client) = (self.local(local).0, self.local(local).1.client);
             let requests = self.numbered.requests(client);
             let mark = requests.into_iter().find(|(it, _)| *it == request).map(|(_, mark)| mark);
@@ -250,28 +220,31 @@ impl Nodes {
                 _ => format!("{node} requests {}", self.numbered.label(Value::Request, request)),
             };
         }
-        self.what(local, happening).to_string()
+        self.what(local, event).to_string()
     }
 
     /// What happens at the node, as it is written down: for what is no message.
-    pub(crate) fn what(&self, local: u32, happening: Happening) -> Action {
+    pub(crate) fn what(&self, local: u32, event: LocalEvent) -> Action {
         let (node, client) = (self.local(local).0, self.local(local).1.client);
-        match self.stimulus(happening) {
-            Stimulus::Boot { remembers: true } => Action::Recover(node),
-            Stimulus::Boot { remembers: false } => Action::RecoverEmpty(node),
-            Stimulus::Ask(request) => {
+        let input = match event {
+            LocalEvent::Boot { remembers: true } => return Action::Recover(node),
+            LocalEvent::Boot { remembers: false } => return Action::RecoverEmpty(node),
+            LocalEvent::Input(input) => input,
+        };
+        match input {
+            Input::Request(request) => {
                 let place = self.numbered.place(client, request);
                 let request = place.expect("it may ask that") as u32;
                 Action::Ask { node, request }
             }
-            Stimulus::Timer(timer) => {
+            Input::Timer(timer) => {
                 Action::Timer { node, timer: self.numbered.print(Value::Timer, timer) }
             }
-            Stimulus::Suspect(peer) => Action::Suspect { node, peer },
-            Stimulus::Trust(peer) => Action::Trust { node, peer },
-            Stimulus::Join(sponsor) => Action::Join { node, sponsor },
-            Stimulus::Leave => Action::Leave(node),
-            Stimulus::Deliver { .. } => unreachable!("a message is on a link"),
+            Input::Suspect(peer) => Action::Suspect { node, peer },
+            Input::Restore(peer) => Action::Trust { node, peer },
+            Input::Join(sponsor) => Action::Join { node, sponsor },
+            Input::Leave => Action::Leave(node),
+            Input::Message { .. } => unreachable!("a message is on a link"),
         }
     }
 
@@ -291,14 +264,13 @@ impl Nodes {
         Some(number(self.envelopes.insert_full(image).0))
     }
 
-    /// What is said then of something that happens and is no message.
-    pub(crate) fn rename_happening(
+    /// What an event that is no message is called then.
+    pub(crate) fn rename_event(
         &mut self,
-        happening: Happening,
+        event: LocalEvent,
         names: &[NodeId],
-    ) -> Option<Happening> {
-        let image = rename::stimulus(self.stimulus(happening), names, &mut *self.numbered)?;
-        Some(self.add_happening(image))
+    ) -> Option<LocalEvent> {
+        rename::event(event, names, &mut *self.numbered)
     }
 
     /// What a message is called.
@@ -307,21 +279,20 @@ impl Nodes {
     }
 
     /// What happens, in words.
-    pub(crate) fn event(&self, happening: Happening) -> String {
-        let label = |kind, number| self.numbered.label(kind, number);
-        match self.stimulus(happening) {
-            Stimulus::Boot { .. } => "at boot".to_owned(),
-            Stimulus::Ask(request) => format!("asked for {}", label(Value::Request, request)),
-            Stimulus::Deliver { from, envelope } => {
-                format!("upon {} from {from}", label(Value::Message, envelope.msg))
+    pub(crate) fn event(&self, event: LocalEvent) -> String {
+        let LocalEvent::Input(input) = event else { return "at boot".to_owned() };
+        match input {
+            Input::Request(request) => {
+                format!("asked for {}", self.numbered.label(Value::Request, request))
             }
-            Stimulus::Timer(timer) => {
+            Input::Message { from, msg } => format!("upon {} from {from}", self.message(msg)),
+            Input::Timer(timer) => {
                 format!("when {} runs out", self.numbered.print(Value::Timer, timer))
             }
-            Stimulus::Suspect(peer) => format!("told to suspect {peer}"),
-            Stimulus::Trust(peer) => format!("told to trust {peer}"),
-            Stimulus::Join(sponsor) => format!("asked to join through {sponsor}"),
-            Stimulus::Leave => "asked to leave".to_owned(),
+            Input::Suspect(peer) => format!("told to suspect {peer}"),
+            Input::Restore(peer) => format!("told to trust {peer}"),
+            Input::Join(sponsor) => format!("asked to join through {sponsor}"),
+            Input::Leave => "asked to leave".to_owned(),
         }
     }
 
@@ -336,19 +307,18 @@ impl Nodes {
     }
 
     /// What kinds of messages, requests and timers there are that `happened` has none of.
-    pub(crate) fn unexercised(&self, happened: &mut dyn Iterator<Item = Happening>) -> Vec<String> {
+    pub(crate) fn unexercised(&self, happened: impl Iterator<Item = LocalEvent>) -> Vec<String> {
         let mut seen: [BTreeSet<&str>; 3] = Default::default();
-        for happening in happened {
-            match self.stimulus(happening) {
-                Stimulus::Deliver { envelope, .. } => {
-                    seen[0].insert(self.numbered.label(Value::Message, envelope.msg))
+        for event in happened {
+            let (place, kind, number) = match event {
+                LocalEvent::Input(Input::Message { msg, .. }) => {
+                    (0, Value::Message, self.envelopes[msg as usize].msg)
                 }
-                Stimulus::Ask(request) => {
-                    seen[1].insert(self.numbered.label(Value::Request, request))
-                }
-                Stimulus::Timer(timer) => seen[2].insert(self.numbered.label(Value::Timer, timer)),
-                _ => false,
+                LocalEvent::Input(Input::Request(request)) => (1, Value::Request, request),
+                LocalEvent::Input(Input::Timer(timer)) => (2, Value::Timer, timer),
+                _ => continue,
             };
+            seen[place].insert(self.numbered.label(kind, number));
         }
         let kinds = [Value::Message, Value::Request, Value::Timer];
         let all = kinds.map(|kind| self.numbered.labels(kind));

@@ -9,7 +9,7 @@ use crate::graph::Edges;
 use crate::space::Space;
 use crate::symmetry::Group;
 use crate::table::Table;
-use crate::worker::Shape;
+use crate::worker::SystemShape;
 use crate::{Limits, Stop};
 
 mod log;
@@ -46,7 +46,7 @@ impl Progress {
 
 /// What a search is to do.
 pub(crate) struct Plan<'a> {
-    pub(crate) shape: &'a Shape,
+    pub(crate) shape: &'a SystemShape,
     pub(crate) limits: Limits,
     /// Whether edges are kept.
     pub(crate) graph: bool,

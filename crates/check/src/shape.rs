@@ -5,7 +5,7 @@ use crate::{CheckSpec, Timers};
 
 /// What the search has to know of the system beside its parts.
 #[derive(Clone, Debug)]
-pub(crate) struct Shape {
+pub(crate) struct SystemShape {
     pub(crate) n: usize,
     /// The links, by sender and then receiver; in a state they come after the nodes.
     pub(crate) links: Vec<(u8, u8)>,
@@ -29,7 +29,7 @@ pub(crate) struct Shape {
     pub(crate) liveness: Vec<&'static Promise>,
 }
 
-impl Shape {
+impl SystemShape {
     pub(crate) fn new(spec: &CheckSpec, watch: Watch) -> Self {
         let n = spec.setup.n() as usize;
         let nodes = 0..n as u8;

@@ -7,8 +7,8 @@
 
 use std::time::Duration;
 
-use conclave_protocol::{Channels, NodeId, Observation};
-use rustc_hash::{FxBuildHasher, FxHashMap};
+use conclave_protocol::{Channels, Input, NodeId, NumberedInput, Observation};
+use rustc_hash::FxHashMap;
 
 use crate::local::Watch;
 use crate::nodes::{Interned, Nodes, number};
@@ -24,9 +24,12 @@ pub(crate) struct Space {
     links: Interned<Box<[u32]>>,
     globals: Interned<Global>,
     steps: Vec<Step>,
-    taken: FxHashMap<(u32, Happening), (u32, u32)>,
-    /// Events that are told apart when orders are compared and fairness is judged.
-    events: Interned<(NodeId, Event)>,
+    taken: FxHashMap<(u32, LocalEvent), (u32, u32)>,
+    /// Events that are told apart when orders are compared and fairness is judged; none stands for
+    /// the end of a partition.
+    events: Interned<Option<(NodeId, LocalEvent)>>,
+    /// How many links there are: their events have the first numbers, in their order.
+    channels: usize,
     /// How nodes may be renamed, if states that differ in names only are the same.
     pub(crate) renamings: Option<Box<Renamings>>,
 }
@@ -61,24 +64,22 @@ impl Global {
     }
 }
 
-/// Something that may happen at a node, as a number or two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Happening {
-    /// A message arrives from a node.
-    Deliver { from: u8, envelope: u32 },
-    /// Anything else, by its number.
-    Other(u32),
+/// Something that may happen at a node; of a message, the number of its envelope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum LocalEvent {
+    /// The node boots, with or without what it had saved.
+    Boot {
+        remembers: bool,
+    },
+    Input(NumberedInput),
 }
 
-/// An event as fairness and independence see it: which it is matters, not what it says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Event {
-    /// The first message of a link arrives.
-    Link(NodeId),
-    /// This message of a link arrives.
-    Message(NodeId, u32),
-    /// Anything else, by its number.
-    Other(u32),
+impl LocalEvent {
+    /// A message arrives.
+    #[inline]
+    pub(crate) fn arrival(from: u8, envelope: u32) -> Self {
+        Self::Input(Input::Message { from: NodeId(u32::from(from)), msg: envelope })
+    }
 }
 
 /// One step of a node.
@@ -100,7 +101,7 @@ pub(crate) struct Step {
 /// Something that a node may do by itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spontaneous {
-    pub(crate) happening: Happening,
+    pub(crate) event: LocalEvent,
     pub(crate) kind: Kind,
     /// How long until it happens, for timers where that matters.
     pub(crate) after: Duration,
@@ -120,7 +121,8 @@ impl Space {
     pub(crate) fn new(nodes: Nodes, watch: Watch, spec: &CheckSpec) -> Self {
         let mut links = Interned::default();
         links.insert(Box::default());
-        let mut space = Self {
+        let n = spec.setup.n() as usize;
+        Self {
             nodes,
             ordered: spec.channels == Channels::Fifo,
             watch,
@@ -129,16 +131,9 @@ impl Space {
             steps: Vec::new(),
             taken: FxHashMap::default(),
             events: Interned::default(),
+            channels: n * (n - 1),
             renamings: None,
-        };
-        // The events of links come first, in their order.
-        let nodes = || (0..spec.setup.n()).map(NodeId);
-        for from in nodes() {
-            for to in nodes().filter(|&to| to != from) {
-                space.add_event(to, Event::Link(from));
-            }
         }
-        space
     }
 
     pub(crate) fn global(&self, id: u32) -> &Global {
@@ -167,9 +162,7 @@ impl Space {
 
     /// What kinds of messages, requests and timers there are that no step was caused by.
     pub(crate) fn unexercised(&self) -> Vec<String> {
-        let mut seen = indexmap::IndexSet::<Happening, FxBuildHasher>::default();
-        seen.extend(self.taken.keys().map(|(_, happening)| *happening));
-        self.nodes.unexercised(&mut seen.into_iter())
+        self.nodes.unexercised(self.taken.keys().map(|(_, event)| *event))
     }
 
     /// What is on its way along a link.
@@ -190,9 +183,18 @@ impl Space {
         number(self.globals.insert_full(global).0)
     }
 
-    /// The number of an event, by which fairness and independence know it.
-    pub(crate) fn add_event(&mut self, node: NodeId, event: Event) -> u16 {
-        let (number, _) = self.events.insert_full((node, event));
+    /// The number of an event at a node, by which fairness and independence know it.
+    pub(crate) fn add_event(&mut self, node: NodeId, event: LocalEvent) -> u16 {
+        self.number_event(Some((node, event)))
+    }
+
+    /// The number of the end of a partition.
+    pub(crate) fn add_heal(&mut self) -> u16 {
+        self.number_event(None)
+    }
+
+    fn number_event(&mut self, event: Option<(NodeId, LocalEvent)>) -> u16 {
+        let number = self.channels + self.events.insert_full(event).0;
         u16::try_from(number).unwrap_or(u16::MAX)
     }
 
@@ -244,18 +246,18 @@ impl Space {
         Some(self.nodes.facts(&state[..nodes], messages))
     }
 
-    /// The steps that `happening` may cause at the node: their numbers are consecutive.
-    pub(crate) fn take(&mut self, local: u32, happening: Happening) -> (u32, u32) {
-        if let Some(&steps) = self.taken.get(&(local, happening)) {
+    /// The steps that `event` may cause at the node: their numbers are consecutive.
+    pub(crate) fn take(&mut self, local: u32, event: LocalEvent) -> (u32, u32) {
+        if let Some(&steps) = self.taken.get(&(local, event)) {
             return steps;
         }
         if self.renamings.is_some() {
-            self.test_step(local, happening);
+            self.test_step(local, event);
         }
         let first = number(self.steps.len());
-        self.steps.extend(self.nodes.react(local, happening));
+        self.steps.extend(self.nodes.react(local, event));
         let steps = (first, number(self.steps.len()) - first);
-        self.taken.insert((local, happening), steps);
+        self.taken.insert((local, event), steps);
         steps
     }
 
@@ -293,7 +295,7 @@ impl Space {
 
     /// Whether one after the other comes to the same either way: the same node in the end, and on
     /// every link the same messages.
-    pub(crate) fn commute(&mut self, local: u32, a: Happening, b: Happening) -> bool {
+    pub(crate) fn commute(&mut self, local: u32, a: LocalEvent, b: LocalEvent) -> bool {
         let Some((first_a, after_a)) = self.only(local, a) else { return false };
         let Some((first_b, after_b)) = self.only(local, b) else { return false };
         if !self.may(after_a, b) || !self.may(after_b, a) {
@@ -326,21 +328,19 @@ impl Space {
             && sent(a, then_b) == sent(b, then_a)
     }
 
-    /// The step that `happening` causes, if there is but one, and what it leaves.
-    fn only(&mut self, local: u32, happening: Happening) -> Option<(u32, u32)> {
-        match self.take(local, happening) {
+    /// The step that `event` causes, if there is but one, and what it leaves.
+    fn only(&mut self, local: u32, event: LocalEvent) -> Option<(u32, u32)> {
+        match self.take(local, event) {
             (step, 1) => Some((step, self.steps[step as usize].local)),
             _ => None,
         }
     }
 
-    /// Whether `happening` may happen at the node.
-    fn may(&mut self, local: u32, happening: Happening) -> bool {
-        match happening {
-            Happening::Deliver { .. } => self.nodes.view(local).up,
-            Happening::Other(_) => {
-                self.nodes.spontaneous(local).iter().any(|can| can.happening == happening)
-            }
+    /// Whether `event` may happen at the node.
+    fn may(&mut self, local: u32, event: LocalEvent) -> bool {
+        match event {
+            LocalEvent::Input(Input::Message { .. }) => self.nodes.view(local).up,
+            _ => self.nodes.spontaneous(local).iter().any(|can| can.event == event),
         }
     }
 }

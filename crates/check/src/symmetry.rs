@@ -35,7 +35,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 pub(crate) use self::canon::Canon;
 use self::words::change;
-use crate::space::{Happening, Kind, Space, Step};
+use crate::space::{Kind, LocalEvent, Space, Step};
 use crate::{CheckError, CheckSpec, Requests};
 
 /// With more renamings than this, telling which states are the same would take longer than it
@@ -171,7 +171,7 @@ pub(crate) struct Renamings {
     mid_step: bool,
     locals: FxHashMap<(u32, u16), u32>,
     envelopes: FxHashMap<(u32, u16), u32>,
-    tested: FxHashSet<(u32, Happening)>,
+    tested: FxHashSet<(u32, LocalEvent)>,
     offered: FxHashSet<u32>,
     /// Those members of the group that no step has told from doing nothing.
     good: Vec<bool>,
@@ -266,17 +266,17 @@ impl Space {
 
     /// Tests whether all renamings of the step have the renamed outcomes.
     #[cold]
-    pub(crate) fn test_step(&mut self, local: u32, happening: Happening) {
+    pub(crate) fn test_step(&mut self, local: u32, event: LocalEvent) {
         let Some(mut renamings) = self.renamings.take() else { return };
-        if renamings.tested.insert((local, happening)) {
+        if renamings.tested.insert((local, event)) {
             let group = Arc::clone(&renamings.group);
             let mut classes = Vec::with_capacity(group.order());
             for by in 0..group.order() {
                 let place = self.image_of_local(&mut renamings, local, by);
-                let event = self.image_of_happening(&mut renamings, happening, by);
-                renamings.tested.insert((place, event));
+                let image = self.image_of_event(&mut renamings, event, by);
+                renamings.tested.insert((place, image));
                 let mut outcomes = Vec::new();
-                for step in self.nodes.react(place, event) {
+                for step in self.nodes.react(place, image) {
                     outcomes.push(self.outcome(&mut renamings, &step, group.inverse[by]));
                 }
                 outcomes.sort_unstable();
@@ -284,7 +284,7 @@ impl Space {
                 classes.push(outcomes);
             }
             if let Some(by) = renamings.sift(&classes) {
-                let why = self.explain_step(&mut renamings, local, happening, by);
+                let why = self.explain_step(&mut renamings, local, event, by);
                 renamings.fail(why);
             }
         }
@@ -304,9 +304,8 @@ impl Space {
                 let mut offers = Vec::new();
                 for can in self.nodes.spontaneous(place) {
                     let back = group.inverse[by];
-                    let event = self.image_of_happening(&mut renamings, can.happening, back);
-                    let Happening::Other(number) = event else { unreachable!("it is no message") };
-                    offers.push((number, can.kind == Kind::Release, can.after));
+                    let event = self.image_of_event(&mut renamings, can.event, back);
+                    offers.push((event, can.kind == Kind::Release, can.after));
                 }
                 offers.sort_unstable();
                 classes.push(offers);

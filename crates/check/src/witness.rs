@@ -105,7 +105,10 @@ pub(crate) fn decision(
         place.expect("the message is on its way") as u32
     };
     let what = match candidate.mv {
-        Move::Own { node } => space.nodes.what(before[usize::from(node)], candidate.happening),
+        Move::Own { node } => {
+            let event = candidate.local_event.expect("it is an event at the node");
+            space.nodes.what(before[usize::from(node)], event)
+        }
         Move::Deliver { link, envelope } | Move::Vanish { link, envelope } => {
             let place = place(links, link, envelope);
             links[usize::from(link)].remove(place as usize);

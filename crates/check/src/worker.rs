@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use rustc_hash::FxHashMap;
 
 use crate::Timers;
-pub(crate) use crate::shape::Shape;
-use crate::space::{Happening, Kind, Space};
+pub(crate) use crate::shape::SystemShape;
+use crate::space::{Kind, LocalEvent, Space};
 
 mod candidate;
 mod judge;
@@ -27,7 +27,7 @@ type Memo<V> = FxHashMap<u64, V>;
 
 pub(crate) struct Worker<'a> {
     pub(crate) space: &'a Mutex<Space>,
-    pub(crate) shape: &'a Shape,
+    pub(crate) shape: &'a SystemShape,
     locals: Vec<LocalMeta>,
     opinions: Vec<Opinion>,
     /// What the family remembers, by the numbers of nodes and of what is at no node.
@@ -43,11 +43,11 @@ pub(crate) struct Worker<'a> {
     delivered: Memo<Steps>,
     appended: Memo<u32>,
     noted: Memo<u32>,
-    commuting: FxHashMap<(u32, Happening, Happening), bool>,
+    commuting: FxHashMap<(u32, LocalEvent, LocalEvent), bool>,
     pub(crate) candidates: Vec<Candidate>,
     pub(crate) changes: Vec<(u16, u32)>,
     /// Events of the state that was expanded last: what they are, for those numbered below 63.
-    pub(crate) happenings: [Happening; COMPARED],
+    pub(crate) local_events: [Option<LocalEvent>; COMPARED],
     /// Those of them that change what is at no node.
     pub(crate) touching: u64,
     /// The events of each node.
@@ -55,7 +55,7 @@ pub(crate) struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    pub(crate) fn new(space: &'a Mutex<Space>, shape: &'a Shape) -> Self {
+    pub(crate) fn new(space: &'a Mutex<Space>, shape: &'a SystemShape) -> Self {
         let mut worker = Self {
             space,
             shape,
@@ -75,7 +75,7 @@ impl<'a> Worker<'a> {
             commuting: FxHashMap::default(),
             candidates: Vec::new(),
             changes: Vec::new(),
-            happenings: [Happening::Other(0); COMPARED],
+            local_events: [None; COMPARED],
             touching: 0,
             at_node: vec![0; shape.n],
         };
@@ -106,16 +106,16 @@ impl<'a> Worker<'a> {
         for node in 0..shape.n {
             let local = self.local(state[node]);
             for own in local.first_own..local.first_own + u32::from(local.own) {
-                let Own { kind, happening, steps, .. } = self.owns[own as usize];
+                let Own { kind, event, steps, .. } = self.owns[own as usize];
                 let timer = kind == Kind::Timer;
                 if timer && (shape.timers == Timers::Quiet || global.no_timers) {
                     continue;
                 }
-                if self.is_asleep(happening, steps, timer, asleep) {
+                if self.is_asleep(event, steps, timer, asleep) {
                     sleeping += 1;
                     continue;
                 }
-                let mut maker = Maker::new(state, print, source, node, steps.event, happening);
+                let mut maker = Maker::new(state, print, source, node, steps.event, Some(event));
                 maker.mv = Move::Own { node: node as u8 };
                 maker.flags = if kind == Kind::Ask { 0 } else { FAIR };
                 maker.timer = timer;
@@ -137,13 +137,13 @@ impl<'a> Worker<'a> {
             let heads = self.link(content);
             for head in heads.first_head..heads.first_head + u32::from(heads.heads) {
                 let (envelope, rest) = self.heads[head as usize];
-                let happening = Happening::Deliver { from, envelope };
+                let event = LocalEvent::arrival(from, envelope);
                 if lost {
                     if asleep & REST != 0 {
                         continue;
                     }
                     let mut maker =
-                        Maker::new(state, print, source, usize::from(to), link as u16, happening);
+                        Maker::new(state, print, source, usize::from(to), link as u16, Some(event));
                     maker.mv = Move::Vanish { link: link as u8, envelope };
                     maker.flags = FAIR | ALONE;
                     maker.rest = Some((shape.n + link, rest));
@@ -151,12 +151,12 @@ impl<'a> Worker<'a> {
                     continue;
                 }
                 let steps = self.deliver(local, from, envelope, link);
-                if self.is_asleep(happening, steps, false, asleep) {
+                if self.is_asleep(event, steps, false, asleep) {
                     sleeping += 1;
                     continue;
                 }
                 let mut maker =
-                    Maker::new(state, print, source, usize::from(to), steps.event, happening);
+                    Maker::new(state, print, source, usize::from(to), steps.event, Some(event));
                 maker.mv = Move::Deliver { link: link as u8, envelope };
                 maker.flags = FAIR;
                 maker.rest = Some((shape.n + link, rest));
@@ -203,7 +203,7 @@ impl<'a> Worker<'a> {
 
     /// Notes an event of the present state; returns whether it is asleep.
     #[inline]
-    fn is_asleep(&mut self, happening: Happening, steps: Steps, timer: bool, asleep: u64) -> bool {
+    fn is_asleep(&mut self, event: LocalEvent, steps: Steps, timer: bool, asleep: u64) -> bool {
         if !self.shape.compare {
             return false;
         }
@@ -211,7 +211,7 @@ impl<'a> Worker<'a> {
             return asleep & REST != 0;
         }
         let bit = 1 << steps.event;
-        self.happenings[usize::from(steps.event)] = happening;
+        self.local_events[usize::from(steps.event)] = Some(event);
         let own = steps.first..steps.first + u32::from(steps.count);
         if timer || own.into_iter().any(|step| self.steps[step as usize].touches) {
             self.touching |= bit;
@@ -271,7 +271,7 @@ impl<'a> Worker<'a> {
         }
         self.candidates.push(Candidate {
             print: print.max(1),
-            happening: maker.happening,
+            local_event: maker.local_event,
             mv: maker.mv,
             step,
             first_change: first_change as u32,
@@ -299,7 +299,7 @@ struct Maker<'s> {
     source: u32,
     node: usize,
     event: u16,
-    happening: Happening,
+    local_event: Option<LocalEvent>,
     mv: Move,
     flags: u8,
     timer: bool,
@@ -323,7 +323,7 @@ impl<'s> Maker<'s> {
         source: u32,
         node: usize,
         event: u16,
-        happening: Happening,
+        local_event: Option<LocalEvent>,
     ) -> Self {
         Self {
             state,
@@ -331,7 +331,7 @@ impl<'s> Maker<'s> {
             source,
             node,
             event,
-            happening,
+            local_event,
             mv: Move::Heal,
             flags: 0,
             timer: false,

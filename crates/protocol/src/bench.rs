@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::{Ctx, Effect, Effects, Entry, Input, NodeId, Protocol, Setup, Time, Topology};
+use crate::{Ctx, Effect, Effects, Entry, Input, InputOf, NodeId, Protocol, Setup, Time, Topology};
 
 /// The nodes of a system, for tests of single rules: each event is given by hand, and what the
 /// rule asks for is returned instead of carried out.
@@ -117,7 +117,7 @@ impl<P: Protocol> At<'_, P> {
     }
 
     /// Anything happens.
-    pub fn input(self, input: Input<P>) -> Vec<Effect<P>> {
+    pub fn input(self, input: InputOf<P>) -> Vec<Effect<P>> {
         let mut state = self.bench.nodes[self.node.index()].clone();
         let ((), effects) = self.bench.step(self.node, |ctx| state.step(input, ctx));
         self.bench.nodes[self.node.index()] = state;

@@ -16,7 +16,7 @@ use std::time::Duration;
 use erased_serde::Serialize;
 
 use crate::{
-    Charge, Client, Ctx, Effect, Effects, Input, NodeId, NodeSet, Observable, Observation,
+    Charge, Client, Ctx, Effect, Effects, HostInput, NodeId, NodeSet, Observable, Observation,
     Protocol, Time, Topology, Whole, label,
 };
 
@@ -39,30 +39,6 @@ pub struct Turn<'a> {
     pub topology: &'a Topology,
     /// Whether the node handles what it sends itself at once; if not, [`Host::settle`] is for that.
     pub settles: bool,
-}
-
-/// Something that happens at a node, as [`Input`] without the algorithm's types.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stimulus {
-    /// The application makes that of its requests which has this place.
-    Ask(usize),
-    /// A message arrives.
-    Message {
-        /// Its sender.
-        from: NodeId,
-        /// What it says.
-        message: Handle,
-    },
-    /// A timer runs out.
-    Timer(TimerKey),
-    /// The failure detector suspects a node.
-    Suspect(NodeId),
-    /// The failure detector trusts a node again.
-    Restore(NodeId),
-    /// The operator wants this node in, through a sponsor.
-    Join(NodeId),
-    /// The operator wants this node out.
-    Leave,
 }
 
 /// What ran in a turn.
@@ -88,7 +64,7 @@ pub trait Host: Send {
     fn boot(&mut self, turn: Turn<'_>, remembers: bool, outside: &mut dyn Outside) -> Ran;
 
     /// Something happens at a node that is up.
-    fn act(&mut self, turn: Turn<'_>, what: Stimulus, outside: &mut dyn Outside) -> Ran;
+    fn act(&mut self, turn: Turn<'_>, input: HostInput, outside: &mut dyn Outside) -> Ran;
 
     /// The node handles what it has sent itself in turns that left it at that.
     fn settle(&mut self, turn: Turn<'_>, outside: &mut dyn Outside) -> Ran;
@@ -299,26 +275,18 @@ impl<P: Protocol, C: Client<P>> Host for Hosted<P, C> {
         self.run(turn, outside, |state, ctx| *state = Some(P::start(saved, ctx)))
     }
 
-    fn act(&mut self, turn: Turn<'_>, what: Stimulus, outside: &mut dyn Outside) -> Ran {
-        let node = &mut self.nodes[turn.node.index()];
-        let input = match what {
-            Stimulus::Message { from, message } => {
-                Input::Message { from, msg: self.messages.take(message).0 }
-            }
-            Stimulus::Timer(TimerKey(key)) => {
-                Input::Timer(node.timers[key as usize].take().expect("the timer runs"))
-            }
-            Stimulus::Ask(place) => {
-                let request = node.client.requests().into_iter().nth(place);
+    fn act(&mut self, turn: Turn<'_>, input: HostInput, outside: &mut dyn Outside) -> Ran {
+        let Node { client, timers, .. } = &mut self.nodes[turn.node.index()];
+        let input = input.map(
+            |place| {
+                let request = client.requests().into_iter().nth(place);
                 let request = request.expect("the application may ask that");
-                node.client.on_request(&request);
-                Input::Request(request)
-            }
-            Stimulus::Suspect(peer) => Input::Suspect(peer),
-            Stimulus::Restore(peer) => Input::Restore(peer),
-            Stimulus::Join(sponsor) => Input::Join(sponsor),
-            Stimulus::Leave => Input::Leave,
-        };
+                client.on_request(&request);
+                request
+            },
+            |message| self.messages.take(message).0,
+            |TimerKey(key)| timers[key as usize].take().expect("the timer runs"),
+        );
         self.run(turn, outside, |state, ctx| {
             state.as_mut().expect("the node is up").on_input(input, ctx);
         })

@@ -19,6 +19,7 @@ mod detecting;
 pub mod family;
 mod host;
 mod info;
+mod input;
 mod label;
 mod labels;
 mod node;
@@ -43,14 +44,15 @@ pub use family::{
     About, Asking, Family, Fault, Lasting, Law, NoteKind, Now, Owed, Promise, Says, Tempo, Those,
     Watch,
 };
-pub use host::{Handle, Host, Hosted, Message, Outside, Ran, Shown, Stimulus, TimerKey, Turn};
+pub use host::{Handle, Host, Hosted, Message, Outside, Ran, Shown, TimerKey, Turn};
 pub use info::{Channels, Crashes, Detector, Info, Links, Model, Mutant, Opt, Property, Timing};
+pub use input::{HostInput, Input, InputOf, NumberedInput};
 pub use label::label;
 pub use labels::labels;
 pub use node::{NodeId, NodeSet, names};
-pub use numbered::{Kind, Numbered, NumberedEffect, NumberedInput, Reaction};
+pub use numbered::{Kind, Numbered, NumberedEffect, Reaction};
 pub use permute::renamed;
-pub use protocol::{Charge, Entry, Input, Never, Protocol, Value, Whole};
+pub use protocol::{Charge, Entry, Never, Protocol, Value, Whole};
 pub use reliable::{Place, Reliable, ReliableMsg, ReliableTimer};
 pub use setup::{Rank, Ranks, Setup, Unfit};
 pub use time::Time;

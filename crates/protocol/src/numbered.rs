@@ -8,8 +8,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use crate::{
-    Charge, Client, Ctx, Effect, Effects, Input, NodeId, Observable, Observation, Protocol, Ran,
-    Turn, Value, Whole, label, labels, renamed,
+    Charge, Client, Ctx, Effect, Effects, InputOf, NodeId, NumberedInput, Observable, Observation,
+    Protocol, Ran, Turn, Value, Whole, label, labels, renamed,
 };
 
 /// What kind of value a number stands for; each kind has numbers of its own.
@@ -27,32 +27,6 @@ pub enum Kind {
     Request,
     /// What a node saves.
     Stable,
-}
-
-/// Something that happens at a node, as [`Input`] with numbers for values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum NumberedInput {
-    /// The node boots with what it had saved, if it remembers any.
-    Boot(Option<u32>),
-    /// The application makes this request.
-    Request(u32),
-    /// A message arrives.
-    Message {
-        /// Its sender.
-        from: NodeId,
-        /// What it says.
-        msg: u32,
-    },
-    /// A timer runs out.
-    Timer(u32),
-    /// The failure detector suspects a node.
-    Suspect(NodeId),
-    /// The failure detector trusts a node again.
-    Restore(NodeId),
-    /// The operator wants this node in, through a sponsor.
-    Join(NodeId),
-    /// The operator wants this node out.
-    Leave,
 }
 
 /// Something that a rule asks for, as [`Effect`] with numbers for values.
@@ -106,12 +80,21 @@ pub trait Numbered: Send {
     /// The place of a request among these.
     fn place(&self, client: u32, request: u32) -> Option<usize>;
 
-    /// What comes of `input` at a node in this state, or at one that is down if it boots. Where the
-    /// rule leaves something open, `choose` is asked for a number below another.
+    /// What comes of booting a node with what it had saved, if it remembers any. Where the rule
+    /// leaves something open, `choose` is asked for a number below another.
+    fn boot(
+        &mut self,
+        turn: Turn<'_>,
+        saved: Option<u32>,
+        client: u32,
+        choose: &mut dyn FnMut(u32) -> u32,
+    ) -> Reaction;
+
+    /// What comes of `input` at a node in this state; choices as in [`boot`](Self::boot).
     fn react(
         &mut self,
         turn: Turn<'_>,
-        state: Option<u32>,
+        state: u32,
         client: u32,
         input: NumberedInput,
         choose: &mut dyn FnMut(u32) -> u32,
@@ -167,6 +150,50 @@ impl<P: Protocol, C: Client<P>> Values<P, C> {
         }
     }
 
+    /// Runs the rule for an input; without any, boots the node with what it had saved.
+    fn run(
+        &mut self,
+        turn: Turn<'_>,
+        input: Option<(P, InputOf<P>)>,
+        saved: Option<P::Stable>,
+        mut client: C,
+        choose: &mut dyn FnMut(u32) -> u32,
+    ) -> Reaction {
+        let mut asked = Asked::<P> { effects: Vec::new(), choose };
+        let Turn { node, now, topology, .. } = turn;
+        let mut ctx = Ctx::new(node, topology, &self.config, now, &mut asked);
+        let state = match input {
+            Some((mut state, input)) => {
+                state.step(input, &mut ctx);
+                state
+            }
+            None => P::boot(saved, &mut ctx),
+        };
+        let ran = Ran { looked: ctx.looked_at_clock(), rules: ctx.rules() };
+        let mut effects = Vec::with_capacity(asked.effects.len());
+        for effect in asked.effects {
+            effects.push(match effect {
+                Effect::Send { to, msg } => {
+                    NumberedEffect::Send { to, msg: self.messages.number(msg) }
+                }
+                Effect::Broadcast(msg) => NumberedEffect::Broadcast(self.messages.number(msg)),
+                Effect::Notify(notice) => {
+                    client.on_notice(&notice);
+                    NumberedEffect::Notify(notice.observation())
+                }
+                Effect::SetTimer { timer, after } => {
+                    NumberedEffect::SetTimer { timer: self.timers.number(timer), after }
+                }
+                Effect::CancelTimer(timer) => {
+                    NumberedEffect::CancelTimer(self.timers.number(timer))
+                }
+                Effect::Save(stable) => NumberedEffect::Save(self.stables.number(stable)),
+            });
+        }
+        let (state, client) = (self.states.number(state), self.clients.number(client));
+        Reaction { state, client, effects, ran }
+    }
+
     fn of(&self, kind: Kind) -> &dyn Numbers {
         match kind {
             Kind::State => &self.states,
@@ -199,66 +226,38 @@ impl<P: Protocol, C: Client<P>> Numbered for Values<P, C> {
         requests.position(|it| it == *self.requests.get(request))
     }
 
+    fn boot(
+        &mut self,
+        turn: Turn<'_>,
+        saved: Option<u32>,
+        client: u32,
+        choose: &mut dyn FnMut(u32) -> u32,
+    ) -> Reaction {
+        let saved = saved.map(|saved| self.stables.get(saved).clone());
+        let client = self.clients.get(client).clone();
+        self.run(turn, None, saved, client, choose)
+    }
+
     fn react(
         &mut self,
         turn: Turn<'_>,
-        state: Option<u32>,
+        state: u32,
         client: u32,
         input: NumberedInput,
         choose: &mut dyn FnMut(u32) -> u32,
     ) -> Reaction {
+        let state = self.states.get(state).clone();
         let mut client = self.clients.get(client).clone();
-        let mut state = state.map(|state| self.states.get(state).clone());
-        let mut asked = Asked::<P> { effects: Vec::new(), choose };
-        let Turn { node, now, topology, .. } = turn;
-        let mut ctx = Ctx::new(node, topology, &self.config, now, &mut asked);
-        let input = match input {
-            NumberedInput::Boot(saved) => {
-                let saved = saved.map(|saved| self.stables.get(saved).clone());
-                state = Some(P::boot(saved, &mut ctx));
-                None
-            }
-            NumberedInput::Request(request) => {
+        let input = input.map(
+            |request| {
                 let request = self.requests.get(request).clone();
                 client.on_request(&request);
-                Some(Input::Request(request))
-            }
-            NumberedInput::Message { from, msg } => {
-                Some(Input::Message { from, msg: self.messages.get(msg).clone() })
-            }
-            NumberedInput::Timer(timer) => Some(Input::Timer(*self.timers.get(timer))),
-            NumberedInput::Suspect(peer) => Some(Input::Suspect(peer)),
-            NumberedInput::Restore(peer) => Some(Input::Restore(peer)),
-            NumberedInput::Join(sponsor) => Some(Input::Join(sponsor)),
-            NumberedInput::Leave => Some(Input::Leave),
-        };
-        let mut state = state.expect("nothing happens at a node that is down");
-        if let Some(input) = input {
-            state.step(input, &mut ctx);
-        }
-        let ran = Ran { looked: ctx.looked_at_clock(), rules: ctx.rules() };
-        let mut effects = Vec::with_capacity(asked.effects.len());
-        for effect in asked.effects {
-            effects.push(match effect {
-                Effect::Send { to, msg } => {
-                    NumberedEffect::Send { to, msg: self.messages.number(msg) }
-                }
-                Effect::Broadcast(msg) => NumberedEffect::Broadcast(self.messages.number(msg)),
-                Effect::Notify(notice) => {
-                    client.on_notice(&notice);
-                    NumberedEffect::Notify(notice.observation())
-                }
-                Effect::SetTimer { timer, after } => {
-                    NumberedEffect::SetTimer { timer: self.timers.number(timer), after }
-                }
-                Effect::CancelTimer(timer) => {
-                    NumberedEffect::CancelTimer(self.timers.number(timer))
-                }
-                Effect::Save(stable) => NumberedEffect::Save(self.stables.number(stable)),
-            });
-        }
-        let (state, client) = (self.states.number(state), self.clients.number(client));
-        Reaction { state, client, effects, ran }
+                request
+            },
+            |msg| self.messages.get(msg).clone(),
+            |timer| *self.timers.get(timer),
+        );
+        self.run(turn, Some((state, input)), None, client, choose)
     }
 
     fn charge(&self, msg: u32, from: NodeId, to: NodeId) -> Charge {

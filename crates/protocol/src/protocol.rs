@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::claims::Check;
 use crate::theory::Case;
 use crate::{
-    Ctx, Detecting, Info, Model, Mutant, NodeId, NodeSet, Observable, Opt, Property, Setup, Unfit,
+    Ctx, Detecting, Info, Input, InputOf, Model, Mutant, NodeId, NodeSet, Observable, Opt,
+    Property, Setup, Unfit,
 };
 
 /// A distributed algorithm, seen from one node.
@@ -103,13 +104,13 @@ pub trait Protocol: Value {
 
     /// Applies one event, and the messages the node sends itself because of it. Drivers and
     /// replays call this; algorithms do not override it.
-    fn step(&mut self, input: Input<Self>, ctx: &mut Ctx<Self>) {
+    fn step(&mut self, input: InputOf<Self>, ctx: &mut Ctx<Self>) {
         self.on_input(input, ctx);
         self.settle(ctx);
     }
 
     /// Runs the rule for one event. Part of [`step`](Self::step).
-    fn on_input(&mut self, input: Input<Self>, ctx: &mut Ctx<Self>) {
+    fn on_input(&mut self, input: InputOf<Self>, ctx: &mut Ctx<Self>) {
         match input {
             Input::Request(request) => self.on_request(request, ctx),
             Input::Message { from, msg } => self.on_message(from, msg, ctx),
@@ -134,31 +135,6 @@ pub trait Protocol: Value {
             self.on_message(ctx.me, msg, ctx);
         }
     }
-}
-
-/// An event, as data: what a trace records and a replay feeds back.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(bound = "")]
-pub enum Input<P: Protocol> {
-    /// The application asks.
-    Request(P::Request),
-    /// A message arrives.
-    Message {
-        /// Its sender.
-        from: NodeId,
-        /// What it says.
-        msg: P::Msg,
-    },
-    /// A timer runs out.
-    Timer(P::Timer),
-    /// The failure detector suspects a node.
-    Suspect(NodeId),
-    /// The failure detector trusts a node again.
-    Restore(NodeId),
-    /// The operator wants this node in, through a sponsor.
-    Join(NodeId),
-    /// The operator wants this node out.
-    Leave,
 }
 
 /// A whole system, as no node can see it.

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::host::Slab;
 use crate::{
-    Charge, Handle, Host, Message, Never, NodeId, NodeSet, Observation, Outside, Ran, Shown,
-    Stimulus, TimerKey, Topology, Turn,
+    Charge, Handle, Host, HostInput, Input, Message, Never, NodeId, NodeSet, Observation, Outside,
+    Ran, Shown, TimerKey, Topology, Turn,
 };
 
 /// Reliable FIFO links over a network that loses, repeats and reorders.
@@ -186,7 +186,7 @@ impl Reliable {
         let ack = ReliableMsg::Ack { incarnation, by: links.incarnation, next: into.next };
         self.send(from, ack, outside);
         due.into_iter().fold(Ran::default(), |ran, message| {
-            ran.and(self.act_inside(turn, Stimulus::Message { from, message }, outside))
+            ran.and(self.act_inside(turn, Input::Message { from, msg: message }, outside))
         })
     }
 
@@ -219,9 +219,9 @@ impl Reliable {
     }
 
     /// Runs a rule of the algorithm inside. What it sends its own node waits until all is done.
-    fn act_inside(&mut self, turn: Turn<'_>, what: Stimulus, outside: &mut dyn Outside) -> Ran {
+    fn act_inside(&mut self, turn: Turn<'_>, input: HostInput, outside: &mut dyn Outside) -> Ran {
         let (inside, mut between) = self.between(turn, outside);
-        inside.act(Turn { settles: false, ..turn }, what, &mut between)
+        inside.act(Turn { settles: false, ..turn }, input, &mut between)
     }
 
     fn between<'a>(
@@ -261,12 +261,12 @@ impl Host for Reliable {
         ran.and(self.settle(turn, outside))
     }
 
-    fn act(&mut self, turn: Turn<'_>, what: Stimulus, outside: &mut dyn Outside) -> Ran {
+    fn act(&mut self, turn: Turn<'_>, input: HostInput, outside: &mut dyn Outside) -> Ran {
         let mut ran = Ran::default();
-        match what {
-            Stimulus::Message { from, message } => {
-                let shared = self.messages.is_shared(message);
-                match self.messages.take(message) {
+        match input {
+            Input::Message { from, msg } => {
+                let shared = self.messages.is_shared(msg);
+                match self.messages.take(msg) {
                     ReliableMsg::App(place, message) => {
                         if shared {
                             self.inside.repeat(message);
@@ -278,13 +278,13 @@ impl Host for Reliable {
                     }
                 }
             }
-            Stimulus::Timer(timer) => match ReliableTimer::of(timer) {
+            Input::Timer(timer) => match ReliableTimer::of(timer) {
                 ReliableTimer::Resend(peer) => self.resend(turn.node, peer, outside),
                 ReliableTimer::App(timer) => {
-                    ran = self.act_inside(turn, Stimulus::Timer(timer), outside);
+                    ran = self.act_inside(turn, Input::Timer(timer), outside);
                 }
             },
-            what => ran = self.act_inside(turn, what, outside),
+            input => ran = self.act_inside(turn, input, outside),
         }
         if turn.settles { ran.and(self.settle(turn, outside)) } else { ran }
     }

@@ -1,8 +1,8 @@
 use std::any::Any;
 
 use conclave_protocol::{
-    Action, Algorithm, Decision, Host, NodeId, Observation, Outside, Ran, Reliable, Stimulus, Time,
-    TimerKey, Topology, Turn,
+    Action, Algorithm, Decision, Host, HostInput, Input, NodeId, Observation, Outside, Ran,
+    Reliable, Time, TimerKey, Topology, Turn,
 };
 use serde::{Deserialize, Serialize};
 
@@ -304,12 +304,12 @@ impl World {
             Pending::Suspect(peer) => {
                 // A detector that is told late does not suspect who is back already.
                 if !self.nodes[peer.index()].up {
-                    self.input(id, Event::Suspect(peer), Owner::Node(id), Stimulus::Suspect(peer));
+                    self.input(id, Event::Suspect(peer), Owner::Node(id), Input::Suspect(peer));
                 }
             }
             Pending::Restore(peer) => {
                 if self.nodes[peer.index()].up {
-                    self.input(id, Event::Restore(peer), Owner::Node(id), Stimulus::Restore(peer));
+                    self.input(id, Event::Restore(peer), Owner::Node(id), Input::Restore(peer));
                 }
             }
             Pending::Told(item) => self.happen(self.plan[item as usize].clone()),
@@ -340,7 +340,7 @@ impl World {
             _ => {}
         }
         let begun = environment.trace.records.len();
-        self.input(id, Event::Request(mark), Owner::Node(id), Stimulus::Ask(place));
+        self.input(id, Event::Request(mark), Owner::Node(id), Input::Request(place));
         if let Some(due) = due {
             self.environment.trace.records.change(begun, |asked| asked.overdue(due));
             if let Some(schedule) = &mut self.environment.schedule {
@@ -372,7 +372,7 @@ impl World {
             let record = Record::deliver(now, id, lamport, from, serial, label);
             environment.trace.records.push(record);
         }
-        self.react(id, owner, begun, Stimulus::Message { from, message });
+        self.react(id, owner, begun, Input::Message { from, msg: message });
     }
 
     /// A timer of a node runs out.
@@ -382,7 +382,7 @@ impl World {
             Tracing::Off | Tracing::Counts => 0,
             _ => environment.trace.label(self.host.timer(id, timer).label()),
         };
-        self.input(id, Event::Timer { label }, Owner::Node(id), Stimulus::Timer(timer));
+        self.input(id, Event::Timer { label }, Owner::Node(id), Input::Timer(timer));
     }
 
     /// A message does not arrive.
@@ -418,43 +418,43 @@ impl World {
         self.environment.record(id, &mut node.lamport, event);
     }
 
-    fn input(&mut self, id: NodeId, event: Event, cause: Owner, what: Stimulus) {
+    fn input(&mut self, id: NodeId, event: Event, cause: Owner, input: HostInput) {
         let node = &mut self.nodes[id.index()];
         if !node.up {
             return;
         }
         let environment = &mut self.environment;
         if environment.writes() {
-            environment.write(match what {
-                Stimulus::Ask(request) => Action::Ask { node: id, request: request as u32 },
-                Stimulus::Timer(timer) => {
+            environment.write(match input {
+                Input::Request(request) => Action::Ask { node: id, request: request as u32 },
+                Input::Timer(timer) => {
                     Action::Timer { node: id, timer: format!("{:?}", self.host.timer(id, timer)) }
                 }
-                Stimulus::Suspect(peer) => Action::Suspect { node: id, peer },
-                Stimulus::Restore(peer) => Action::Trust { node: id, peer },
-                Stimulus::Join(sponsor) => Action::Join { node: id, sponsor },
-                Stimulus::Leave => Action::Leave(id),
-                Stimulus::Message { .. } => unreachable!("a message arrives elsewhere"),
+                Input::Suspect(peer) => Action::Suspect { node: id, peer },
+                Input::Restore(peer) => Action::Trust { node: id, peer },
+                Input::Join(sponsor) => Action::Join { node: id, sponsor },
+                Input::Leave => Action::Leave(id),
+                Input::Message { .. } => unreachable!("a message arrives elsewhere"),
             });
         }
         environment.stats.events += 1;
         let begun = environment.trace.records.len();
         environment.record(id, &mut node.lamport, event);
         if environment.tracing == Tracing::Full {
-            let note = match what {
-                Stimulus::Ask(place) => self.host.requested(id, place),
-                Stimulus::Timer(timer) => Some(self.host.timer(id, timer)),
+            let note = match input {
+                Input::Request(place) => self.host.requested(id, place),
+                Input::Timer(timer) => Some(self.host.timer(id, timer)),
                 _ => None,
             };
             environment.trace.notes.extend(note.map(|note| (begun, json(&*note))));
         }
-        self.react(id, cause.pack(), begun, what);
+        self.react(id, cause.pack(), begun, input);
     }
 
     /// Has a node that is up take the step whose record is number `begun`.
     #[inline(always)]
-    fn react(&mut self, id: NodeId, cause: u32, begun: usize, what: Stimulus) {
-        let ran = self.apply(id, cause, |host, turn, outside| host.act(turn, what, outside));
+    fn react(&mut self, id: NodeId, cause: u32, begun: usize, input: HostInput) {
+        let ran = self.apply(id, cause, |host, turn, outside| host.act(turn, input, outside));
         if self.environment.tracing == Tracing::Full {
             self.describe(id, Some(begun), ran.rules);
         }

@@ -7,8 +7,8 @@
 use std::fmt;
 
 use conclave_protocol::{
-    Charge, Ctx, Effect, Input, Never, NodeId, Observable, Observation, Opt, Protocol, Setup,
-    Unfit, Whole,
+    Charge, Ctx, Effect, Input, InputOf, Never, NodeId, Observable, Observation, Opt, Protocol,
+    Setup, Unfit, Whole,
 };
 use serde::{Deserialize, Serialize};
 

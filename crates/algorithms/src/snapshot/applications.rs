@@ -151,7 +151,7 @@ macro_rules! applications {
                 self.on_input(Input::Restore(peer), ctx);
             }
 
-            fn on_input(&mut self, input: Input<Self>, ctx: &mut Ctx<Self>) {
+            fn on_input(&mut self, input: InputOf<Self>, ctx: &mut Ctx<Self>) {
                 match (self, ctx.config) {
                     $((Self::$name(app), Config::$name(config)) => {
                         let input = match input {

@@ -3,7 +3,8 @@
 use crate::support::{T, topology};
 use conclave_algorithms::catalogue;
 use conclave_protocol::{
-    Algorithm, Kind, NodeId, Numbered, NumberedEffect, NumberedInput, Reaction, Setup, Time, Turn,
+    Algorithm, Input, Kind, NodeId, Numbered, NumberedEffect, NumberedInput, Reaction, Setup, Time,
+    Turn,
 };
 use conclave_sim::Rng;
 use proptest::prelude::{ProptestConfig, proptest};
@@ -65,24 +66,24 @@ impl Values {
             match *effect {
                 NumberedEffect::Send { to, msg } => {
                     self.check_kind(Kind::Message, msg);
-                    pool.push((to, NumberedInput::Message { from: me, msg }));
+                    pool.push((to, Input::Message { from: me, msg }));
                 }
                 NumberedEffect::Broadcast(msg) => {
                     self.check_kind(Kind::Message, msg);
                     let peers = self.names.iter().filter(|&&peer| peer != me);
-                    let arrives = NumberedInput::Message { from: me, msg };
+                    let arrives = Input::Message { from: me, msg };
                     pool.extend(peers.map(|&peer| (peer, arrives)));
                 }
                 NumberedEffect::Notify(_) => {}
                 NumberedEffect::SetTimer { timer, .. } => {
                     self.check_kind(Kind::Timer, timer);
-                    let timer = (me, NumberedInput::Timer(timer));
+                    let timer = (me, Input::Timer(timer));
                     if !pool.contains(&timer) {
                         pool.push(timer);
                     }
                 }
                 NumberedEffect::CancelTimer(timer) => {
-                    let timer = (me, NumberedInput::Timer(timer));
+                    let timer = (me, Input::Timer(timer));
                     pool.retain(|it| *it != timer);
                 }
                 NumberedEffect::Save(stable) => self.check(Kind::Stable, stable),
@@ -104,16 +105,14 @@ fn drive(entry: &dyn Algorithm, n: u32, seed: u64) {
     let client = numbered.client();
     let mut values = Values { numbered, names };
     let mut now = Time::ZERO;
-    let mut react = |values: &mut Values, now, node, state, client, input| {
-        let turn = Turn { node, now, topology: &setup.topology, settles: true };
-        let mut choose = |n: u32| rng.below(n.into()) as u32;
-        values.numbered.react(turn, state, client, input, &mut choose)
-    };
+    let mut choose = |n: u32| rng.below(n.into()) as u32;
+    let topology = &setup.topology;
     // What may happen next, in any order, which is harder on the rules than they have a right to.
     let mut pool = Vec::new();
     let mut at: Vec<(u32, u32)> = Vec::new();
     for &me in &nodes {
-        let booted = react(&mut values, now, me, None, client, NumberedInput::Boot(None));
+        let turn = Turn { node: me, now, topology, settles: true };
+        let booted = values.numbered.boot(turn, None, client, &mut choose);
         values.check_all(me, &booted, &mut pool);
         at.push((booted.state, booted.client));
     }
@@ -123,7 +122,7 @@ fn drive(entry: &dyn Algorithm, n: u32, seed: u64) {
         let mut requests = Vec::new();
         for node in asking.clone().map(NodeId) {
             let may = values.numbered.requests(at[node.index()].1).into_iter();
-            requests.extend(may.map(|(request, _)| (node, NumberedInput::Request(request))));
+            requests.extend(may.map(|(request, _)| (node, Input::Request(request))));
         }
         let choices = (pool.len() + requests.len()) as u64;
         if choices == 0 {
@@ -134,11 +133,12 @@ fn drive(entry: &dyn Algorithm, n: u32, seed: u64) {
             Some(request) => requests.swap_remove(request),
             None => pool.swap_remove(pick),
         };
-        if let NumberedInput::Request(request) = input {
+        if let Input::Request(request) = input {
             values.check_kind(Kind::Request, request);
         }
         let (state, client) = at[me.index()];
-        let reaction = react(&mut values, now, me, Some(state), client, input);
+        let turn = Turn { node: me, now, topology, settles: true };
+        let reaction = values.numbered.react(turn, state, client, input, &mut choose);
         values.check_all(me, &reaction, &mut pool);
         at[me.index()] = (reaction.state, reaction.client);
     }

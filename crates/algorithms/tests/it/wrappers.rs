@@ -9,9 +9,9 @@ use conclave_algorithms::detector::timeout_sync::{self, TimeoutSync};
 use conclave_algorithms::snapshot::chandy_lamport::{self, ChandyLamport};
 use conclave_algorithms::{detector, mutex, snapshot};
 use conclave_protocol::{
-    Channels, Charge, Ctx, Effect, Entry, Handle, Host, Hosted, Input, Message, Never, NodeId,
-    Observable, Observation, Outside, Property, Protocol, Reliable, Setup, Shown, Stimulus, Time,
-    TimerKey, Topology, Turn,
+    Channels, Charge, Ctx, Effect, Entry, Handle, Host, HostInput, Hosted, Input, InputOf, Message,
+    Never, NodeId, Observable, Observation, Outside, Property, Protocol, Reliable, Setup, Shown,
+    Time, TimerKey, Topology, Turn,
 };
 use conclave_sim::{Delay, Fault, JudgeLimits, RunSpec, World, judge};
 use serde::{Deserialize, Serialize};
@@ -224,7 +224,7 @@ impl<W: Wrapper> Node<W> {
         (Self { state, config, topology }, effects)
     }
 
-    fn step(&mut self, input: Input<W>) -> Vec<Effect<W>> {
+    fn step(&mut self, input: InputOf<W>) -> Vec<Effect<W>> {
         let mut effects = Vec::new();
         let mut ctx = Ctx::new(ME, &self.topology, &self.config, Time::ZERO, &mut effects);
         self.state.step(input, &mut ctx);
@@ -410,20 +410,20 @@ impl Linked {
         noted
     }
 
-    fn act_at(&mut self, node: NodeId, what: Stimulus) -> Noted {
+    fn act_at(&mut self, node: NodeId, input: HostInput) -> Noted {
         let mut noted = Noted { me: node, ..Noted::default() };
         let turn = Turn { node, now: Time::ZERO, topology: &self.topology, settles: true };
-        self.host.act(turn, what, &mut noted);
+        self.host.act(turn, input, &mut noted);
         noted
     }
 
-    fn act(&mut self, what: Stimulus) -> Noted {
-        self.act_at(ME, what)
+    fn act(&mut self, input: HostInput) -> Noted {
+        self.act_at(ME, input)
     }
 
     fn ask(&mut self, request: Do) -> Noted {
         let place = REQUESTS.iter().position(|it| *it == request).expect("it may ask that");
-        self.act(Stimulus::Ask(place))
+        self.act(Input::Request(place))
     }
 }
 
@@ -455,7 +455,7 @@ fn reliable_links_forward_everything() {
     let set = node.ask(Do::SetTimer).set;
     let [(alarm, after)] = set[..] else { panic!("one timer") };
     assert_eq!((format!("{:?}", node.host.timer(ME, alarm)), after), ("App(Alarm)".into(), T));
-    assert_eq!(node.act(Stimulus::Timer(alarm)).told, [Told::Timer]);
+    assert_eq!(node.act(Input::Timer(alarm)).told, [Told::Timer]);
     let set = node.ask(Do::SetTimer).set;
     assert_eq!(node.ask(Do::CancelTimer).cancelled, [set[0].0]);
     assert_eq!(node.ask(Do::Save(42)).saved, 1);
@@ -463,12 +463,12 @@ fn reliable_links_forward_everything() {
 
     // Every kind of input gets in. What p1 has sent p2 first, p2 hears from p1 first.
     let [first, ..] = sent.handles[..] else { panic!("one message") };
-    let (at, message) = (NodeId(2), Stimulus::Message { from: ME, message: first });
+    let (at, message) = (NodeId(2), Input::Message { from: ME, msg: first });
     assert_eq!(node.act_at(at, message).told, [Told::Message(ME)]);
-    assert_eq!(node.act(Stimulus::Suspect(NodeId(0))).told, [Told::Suspect(NodeId(0))]);
-    assert_eq!(node.act(Stimulus::Restore(NodeId(0))).told, [Told::Restore(NodeId(0))]);
-    assert_eq!(node.act(Stimulus::Join(NodeId(2))).told, [Told::Join(NodeId(2))]);
-    assert_eq!(node.act(Stimulus::Leave).told, [Told::Leave]);
+    assert_eq!(node.act(Input::Suspect(NodeId(0))).told, [Told::Suspect(NodeId(0))]);
+    assert_eq!(node.act(Input::Restore(NodeId(0))).told, [Told::Restore(NodeId(0))]);
+    assert_eq!(node.act(Input::Join(NodeId(2))).told, [Told::Join(NodeId(2))]);
+    assert_eq!(node.act(Input::Leave).told, [Told::Leave]);
 
     // What it saved is what it boots with.
     node.host.crash(ME);

@@ -304,8 +304,10 @@ impl<'a> Seeker<'a> {
                 while here != 0 {
                     let other = here.trailing_zeros();
                     here &= here - 1;
-                    let happening = worker.happenings[other as usize];
-                    if !worker.commute(state[node], candidate.happening, happening) {
+                    let other_event = worker.local_events[other as usize];
+                    let events = candidate.local_event.zip(other_event);
+                    let (a, b) = events.expect("events that are compared are events at a node");
+                    if !worker.commute(state[node], a, b) {
                         sleeping &= !(1 << other);
                     }
                 }

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::Group;
 use super::images::Part;
-use crate::shape::Shape;
+use crate::shape::SystemShape;
 use crate::space::Space;
 use crate::worker::{Worker, fingerprint};
 
@@ -31,7 +31,7 @@ pub(crate) struct Canon {
 const UNKNOWN: u32 = u32::MAX;
 
 impl Canon {
-    pub(crate) fn new(group: &Group, shape: &Shape) -> Self {
+    pub(crate) fn new(group: &Group, shape: &SystemShape) -> Self {
         let n = shape.n;
         let from = group.members.iter().map(|names| {
             let mut from = vec![0; shape.slots()];

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use conclave_protocol::Input;
+
 use super::Renamings;
 use super::rename::mask;
-use crate::space::{Global, Happening, Space};
+use crate::space::{Global, LocalEvent, Space};
 
 /// What stands in a slot of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,21 +57,21 @@ impl Space {
         image
     }
 
-    pub(super) fn image_of_happening(
+    pub(super) fn image_of_event(
         &mut self,
         renamings: &mut Renamings,
-        happening: Happening,
+        event: LocalEvent,
         by: usize,
-    ) -> Happening {
+    ) -> LocalEvent {
         let group = Arc::clone(&renamings.group);
         let names = &group.members[by];
-        if let Happening::Deliver { from, envelope } = happening {
-            let envelope = self.image_of_envelope(renamings, envelope, by);
-            return Happening::Deliver { from: names[usize::from(from)].0 as u8, envelope };
+        if let LocalEvent::Input(Input::Message { from, msg }) = event {
+            let msg = self.image_of_envelope(renamings, msg, by);
+            return LocalEvent::Input(Input::Message { from: names[from.index()], msg });
         }
-        self.nodes.rename_happening(happening, names).unwrap_or_else(|| {
+        self.nodes.rename_event(event, names).unwrap_or_else(|| {
             renamings.refuse("its requests or timers cannot be renamed".to_owned());
-            happening
+            event
         })
     }
 

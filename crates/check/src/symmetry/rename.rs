@@ -1,9 +1,10 @@
 //! What the algorithm's values say when the nodes have other names.
 
-use conclave_protocol::{Kind, NodeId, Numbered};
+use conclave_protocol::{Input, Kind, NodeId, Numbered};
 
 use crate::Requests;
-use crate::local::{Envelope, Local, Standing, Stimulus};
+use crate::local::{Envelope, Local, Standing};
+use crate::space::LocalEvent;
 
 /// Bits that stand for nodes.
 pub(super) fn mask(bits: u32, names: &[NodeId]) -> u32 {
@@ -81,20 +82,23 @@ pub(crate) fn envelope(
     })
 }
 
-/// What happens, if it is no message.
-pub(crate) fn stimulus(
-    stimulus: Stimulus,
+/// An event at a node, if it is no message.
+pub(crate) fn event(
+    event: LocalEvent,
     names: &[NodeId],
     numbered: &mut dyn Numbered,
-) -> Option<Stimulus> {
+) -> Option<LocalEvent> {
     let name = |node: NodeId| names[node.index()];
-    Some(match stimulus {
-        Stimulus::Ask(request) => Stimulus::Ask(numbered.renamed(Kind::Request, request, names)?),
-        Stimulus::Timer(timer) => Stimulus::Timer(numbered.renamed(Kind::Timer, timer, names)?),
-        Stimulus::Suspect(peer) => Stimulus::Suspect(name(peer)),
-        Stimulus::Trust(peer) => Stimulus::Trust(name(peer)),
-        Stimulus::Join(sponsor) => Stimulus::Join(name(sponsor)),
-        Stimulus::Boot { .. } | Stimulus::Leave => stimulus,
-        Stimulus::Deliver { .. } => unreachable!("messages have numbers of their own"),
-    })
+    let LocalEvent::Input(input) = event else { return Some(event) };
+    Some(LocalEvent::Input(match input {
+        Input::Request(request) => {
+            Input::Request(numbered.renamed(Kind::Request, request, names)?)
+        }
+        Input::Timer(timer) => Input::Timer(numbered.renamed(Kind::Timer, timer, names)?),
+        Input::Suspect(peer) => Input::Suspect(name(peer)),
+        Input::Restore(peer) => Input::Restore(name(peer)),
+        Input::Join(sponsor) => Input::Join(name(sponsor)),
+        Input::Leave => Input::Leave,
+        Input::Message { .. } => unreachable!("messages have numbers of their own"),
+    }))
 }

@@ -6,7 +6,7 @@ use conclave_protocol::{Algorithm, Setup};
 use super::*;
 use crate::check::begin;
 use crate::local::Watch;
-use crate::shape::Shape;
+use crate::shape::SystemShape;
 use crate::worker::{Worker, fingerprint};
 use crate::{Budgets, Progress, check};
 
@@ -55,7 +55,7 @@ fn orbits(entry: &dyn Algorithm, spec: &CheckSpec) -> usize {
     let watch = Watch::of(spec);
     let mut group = Arc::new(Group::of(spec).expect("some nodes are alike"));
     loop {
-        let mut shape = Shape::new(spec, watch);
+        let mut shape = SystemShape::new(spec, watch);
         shape.compare = false;
         let (mut space, start) = begin(entry, spec, watch).expect("it runs");
         space.rename_by(Renamings::new(Arc::clone(&group), spec));

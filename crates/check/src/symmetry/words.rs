@@ -5,7 +5,7 @@ use std::sync::Arc;
 use conclave_protocol::{NodeId, Observation, names};
 
 use super::Renamings;
-use crate::space::{Happening, Space};
+use crate::space::{LocalEvent, Space};
 
 impl Space {
     /// What the node does, and what it does under other names.
@@ -13,18 +13,18 @@ impl Space {
         &mut self,
         renamings: &mut Renamings,
         local: u32,
-        happening: Happening,
+        event: LocalEvent,
         by: usize,
     ) -> String {
         let group = Arc::clone(&renamings.group);
         let other = self.image_of_local(renamings, local, by);
-        let event = self.image_of_happening(renamings, happening, by);
+        let image = self.image_of_event(renamings, event, by);
         let names = &group.members[by];
         let own = &group.members[0];
-        let does = self.does(local, happening, own);
-        let should = self.does(local, happening, names);
-        let instead = self.does(other, event, own);
-        let (who, swapped) = (self.scene(local, happening), self.scene(other, event));
+        let does = self.does(local, event, own);
+        let should = self.does(local, event, names);
+        let instead = self.does(other, image, own);
+        let (who, swapped) = (self.scene(local, event), self.scene(other, image));
         let change = change(names);
         if should == instead {
             format!(
@@ -36,21 +36,20 @@ impl Space {
     }
 
     /// Who stands how, when what happens.
-    fn scene(&self, local: u32, happening: Happening) -> String {
+    fn scene(&self, local: u32, event: LocalEvent) -> String {
         let view = self.nodes.view(local);
         let standing = match (view.inside, view.waiting) {
             (true, _) => ", inside,",
             (_, true) => ", waiting,",
             _ => "",
         };
-        let (node, event) = (view.node, self.nodes.event(happening));
-        format!("{node}{standing} {event}")
+        format!("{}{standing} {}", view.node, self.nodes.event(event))
     }
 
     /// What the node then does that others see, in the given names.
-    fn does(&mut self, local: u32, happening: Happening, names: &[NodeId]) -> String {
+    fn does(&mut self, local: u32, event: LocalEvent, names: &[NodeId]) -> String {
         let mut ways = Vec::new();
-        for step in self.nodes.react(local, happening) {
+        for step in self.nodes.react(local, event) {
             let mut does = Vec::new();
             let mut sends: Vec<(&str, Vec<NodeId>)> = Vec::new();
             for (to, envelope) in &step.sends {

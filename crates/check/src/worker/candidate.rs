@@ -1,14 +1,14 @@
 //! Ways out of a state, and how states and events are known for short.
 
-use crate::space::Happening;
+use crate::space::LocalEvent;
 
 /// A way out of a state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
     /// The fingerprint of the state it leads to.
     pub(crate) print: u64,
-    /// What happens, for those who compare orders.
-    pub(crate) happening: Happening,
+    /// What happens at a node, if it is an event there.
+    pub(crate) local_event: Option<LocalEvent>,
     pub(crate) mv: Move,
     /// The step of the node that moves, if one does.
     pub(crate) step: u32,

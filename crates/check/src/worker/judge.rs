@@ -4,11 +4,11 @@ use conclave_protocol::{NodeId, Now, Promise, Says, Those};
 
 use super::Worker;
 use super::learn::{GlobalMeta, Opinion};
-use crate::shape::Shape;
+use crate::shape::SystemShape;
 
 /// What properties speak of, in one state.
 pub(crate) struct Scene<'s> {
-    shape: &'s Shape,
+    shape: &'s SystemShape,
     state: &'s [u32],
     opinions: &'s [Opinion],
     words: &'s [Vec<u64>],

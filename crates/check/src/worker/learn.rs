@@ -8,7 +8,7 @@ use conclave_protocol::NodeId;
 
 use super::{Worker, bit};
 use crate::Timers;
-use crate::space::{Event, Happening, Kind, Space};
+use crate::space::{Kind, LocalEvent, Space, Spontaneous};
 
 /// What a thread has learnt of a local state.
 #[derive(Clone, Copy, Debug, Default)]
@@ -37,7 +37,7 @@ pub(super) struct Opinion {
 pub(super) struct Own {
     pub(super) kind: Kind,
     pub(super) after: Duration,
-    pub(super) happening: Happening,
+    pub(super) event: LocalEvent,
     pub(super) steps: Steps,
 }
 
@@ -79,7 +79,7 @@ pub(super) struct GlobalMeta {
 
 impl<'a> Worker<'a> {
     /// Whether the two events of one node may change places.
-    pub(crate) fn commute(&mut self, local: u32, a: Happening, b: Happening) -> bool {
+    pub(crate) fn commute(&mut self, local: u32, a: LocalEvent, b: LocalEvent) -> bool {
         if let Some(&known) = self.commuting.get(&(local, a, b)) {
             return known;
         }
@@ -111,21 +111,20 @@ impl<'a> Worker<'a> {
             space.test_offer(id);
         }
         for own in space.nodes.spontaneous(id) {
-            let Happening::Other(number) = own.happening else { unreachable!("it is no message") };
-            let event = space.add_event(view.node, Event::Other(number));
+            let event = space.add_event(view.node, own.event);
             self.at_node[view.node.index()] |= bit(event);
             // A timer that is not due yet does nothing yet.
             let quiet = own.kind == Kind::Timer && self.shape.timers == Timers::Quiet;
             let (first, count) = match quiet && !own.after.is_zero() {
                 true => (0, 0),
-                false => space.take(id, own.happening),
+                false => space.take(id, own.event),
             };
             if own.kind == Kind::Timer {
                 soonest = soonest.into_iter().chain([own.after]).min();
             }
             let steps = Steps { first, count: count as u16, event };
-            let (kind, after, happening) = (own.kind, own.after, own.happening);
-            self.owns.push(Own { kind, after, happening, steps });
+            let Spontaneous { kind, after, event } = own;
+            self.owns.push(Own { kind, after, event, steps });
         }
         if self.shape.watch.words.is_some() {
             put(&mut self.words, id, space.nodes.words(id).to_vec());
@@ -245,13 +244,13 @@ impl<'a> Worker<'a> {
     ) -> Steps {
         let mut space = self.lock();
         assert!(envelope < 1 << 24, "fewer than 2^24 different messages");
-        let (first, count) = space.take(local, Happening::Deliver { from, envelope });
+        let arrival = LocalEvent::arrival(from, envelope);
+        let (first, count) = space.take(local, arrival);
         let event = if space.ordered {
             link as u16
         } else {
             let node = NodeId(u32::from(self.shape.links[link].1));
-            let event = Event::Message(NodeId(u32::from(from)), envelope);
-            let event = space.add_event(node, event);
+            let event = space.add_event(node, arrival);
             self.at_node[node.index()] |= bit(event);
             event
         };

@@ -1,14 +1,13 @@
 //! Moves that are rare: faults, words of the failure detector, time that passes.
 
-use conclave_protocol::NodeId;
+use conclave_protocol::{Input, NodeId};
 
 use super::{
     ALONE, Candidate, FAIR, Maker, Move, NO_STEP, Own, Quiet, TELLS, TOUCHES, WHOLE, Worker,
     fingerprint, pair,
 };
 use crate::Timers;
-use crate::nodes::Word;
-use crate::space::{Event, Global, Happening, Kind};
+use crate::space::{Global, Kind, LocalEvent};
 
 impl Worker<'_> {
     /// The same, where speed does not matter.
@@ -37,7 +36,7 @@ impl Worker<'_> {
         }
         self.candidates.push(Candidate {
             print: print.max(1),
-            happening: maker.happening,
+            local_event: maker.local_event,
             mv: maker.mv,
             step: NO_STEP,
             first_change: first_change as u32,
@@ -171,7 +170,8 @@ impl Worker<'_> {
                     continue;
                 }
                 let peer = NodeId(peer as u32);
-                let word = if dead { Word::Suspect(peer) } else { Word::Trust(peer) };
+                let word = if dead { Input::Suspect(peer) } else { Input::Restore(peer) };
+                let word = LocalEvent::Input(word);
                 self.tell(state, print, source, node, word, FAIR | ALONE, None);
             }
         }
@@ -186,15 +186,13 @@ impl Worker<'_> {
         print: u64,
         source: u32,
         node: usize,
-        stimulus: Word,
+        event: LocalEvent,
         flags: u8,
         global: Option<u32>,
     ) {
         let mut space = self.lock();
-        let happening = space.nodes.word(stimulus);
-        let Happening::Other(number) = happening else { unreachable!("it is no message") };
-        let event = space.add_event(NodeId(node as u32), Event::Other(number));
-        let (first, count) = space.take(state[node], happening);
+        let number = space.add_event(NodeId(node as u32), event);
+        let (first, count) = space.take(state[node], event);
         drop(space);
         self.learn_steps();
         let state = match global {
@@ -205,7 +203,7 @@ impl Worker<'_> {
             }
             None => state.to_vec(),
         };
-        let mut maker = Maker::new(&state, print, source, node, event, happening);
+        let mut maker = Maker::new(&state, print, source, node, number, Some(event));
         let slot = self.shape.global_slot();
         maker.mv = Move::Own { node: node as u8 };
         maker.flags = flags | TELLS;
@@ -243,12 +241,12 @@ impl Worker<'_> {
         for node in 0..self.shape.n {
             let local = self.local(later[node]);
             for own in local.first_own..local.first_own + u32::from(local.own) {
-                let Own { kind, happening, steps, after } = self.owns[own as usize];
+                let Own { kind, event, steps, after } = self.owns[own as usize];
                 if kind != Kind::Timer || !after.is_zero() {
                     continue;
                 }
                 let mut maker =
-                    Maker::new(&later, later_print, source, node, steps.event, happening);
+                    Maker::new(&later, later_print, source, node, steps.event, Some(event));
                 maker.mv = Move::Own { node: node as u8 };
                 maker.flags = FAIR | ALONE;
                 maker.timer = true;
@@ -290,8 +288,8 @@ impl Worker<'_> {
     #[cold]
     pub(super) fn heal(&mut self, state: &[u32], print: u64, source: u32) {
         let global = self.alter(state[self.shape.global_slot()], |global| global.apart = 0);
-        let event = self.lock().add_event(NodeId(0), Event::Other(u32::MAX));
-        let mut maker = Maker::new(state, print, source, 0, event, Happening::Other(u32::MAX));
+        let event = self.lock().add_heal();
+        let mut maker = Maker::new(state, print, source, 0, event, None);
         maker.mv = Move::Heal;
         maker.flags = FAIR | ALONE;
         self.make_quiet(&maker, Quiet { global: Some(global), ..Quiet::default() });
@@ -305,12 +303,11 @@ impl Worker<'_> {
         let Global { budgets, apart, .. } = self.lock().global(here).clone();
         let up = self.up(state);
         let no_event = u16::MAX;
-        let nothing = Happening::Other(u32::MAX);
         if budgets.crashes > 0 {
             let for_good = budgets.recoveries == 0 && budgets.amnesias == 0;
             let mortal = up & self.shape.mortal;
             for node in (0..n).filter(|node| mortal >> node & 1 == 1) {
-                let mut maker = Maker::new(state, print, source, node, no_event, nothing);
+                let mut maker = Maker::new(state, print, source, node, no_event, None);
                 maker.mv = Move::Crash { node: node as u8 };
                 maker.flags = ALONE;
                 let mut quiet = Quiet {
@@ -330,12 +327,12 @@ impl Worker<'_> {
         for node in (0..n).filter(|node| up >> node & 1 == 0) {
             if budgets.recoveries > 0 {
                 let paid = self.spend(here, |budgets| budgets.recoveries -= 1);
-                let boot = Word::Boot { remembers: true };
+                let boot = LocalEvent::Boot { remembers: true };
                 self.tell_paid(state, source, node, boot, paid);
             }
             if budgets.amnesias > 0 {
                 let paid = self.spend(here, |budgets| budgets.amnesias -= 1);
-                let boot = Word::Boot { remembers: false };
+                let boot = LocalEvent::Boot { remembers: false };
                 self.tell_paid(state, source, node, boot, paid);
             }
         }
@@ -347,7 +344,7 @@ impl Worker<'_> {
             let heads = self.link(state[slot]);
             for head in heads.first_head..heads.first_head + u32::from(heads.heads) {
                 let (envelope, rest) = self.heads[head as usize];
-                let mut maker = Maker::new(state, print, source, 0, no_event, nothing);
+                let mut maker = Maker::new(state, print, source, 0, no_event, None);
                 maker.flags = ALONE;
                 if budgets.losses > 0 {
                     maker.mv = Move::Lose { link: link as u8, envelope };
@@ -366,7 +363,7 @@ impl Worker<'_> {
         if budgets.partitions > 0 && apart == 0 && n > 1 {
             // Each way to part the nodes into two groups, named by the one without the last node.
             for group in 1..1_u32 << (n - 1) {
-                let mut maker = Maker::new(state, print, source, 0, no_event, nothing);
+                let mut maker = Maker::new(state, print, source, 0, no_event, None);
                 maker.mv = Move::Partition { apart: group };
                 maker.flags = ALONE;
                 let global = Some(self.alter(here, |global| {
@@ -382,16 +379,22 @@ impl Worker<'_> {
                 let name = NodeId(peer as u32);
                 if budgets.suspicions > 0 && up >> peer & 1 == 1 && told >> peer & 1 == 0 {
                     let paid = self.spend(here, |budgets| budgets.suspicions -= 1);
-                    self.tell_paid(state, source, node, Word::Suspect(name), paid);
+                    self.tell_paid(
+                        state,
+                        source,
+                        node,
+                        LocalEvent::Input(Input::Suspect(name)),
+                        paid,
+                    );
                 }
                 if budgets.joins > 0 && up >> peer & 1 == 1 {
                     let paid = self.spend(here, |budgets| budgets.joins -= 1);
-                    self.tell_paid(state, source, node, Word::Join(name), paid);
+                    self.tell_paid(state, source, node, LocalEvent::Input(Input::Join(name)), paid);
                 }
             }
             if budgets.leaves > 0 {
                 let paid = self.spend(here, |budgets| budgets.leaves -= 1);
-                self.tell_paid(state, source, node, Word::Leave, paid);
+                self.tell_paid(state, source, node, LocalEvent::Input(Input::Leave), paid);
             }
         }
     }
@@ -402,12 +405,12 @@ impl Worker<'_> {
         state: &[u32],
         source: u32,
         node: usize,
-        stimulus: Word,
+        event: LocalEvent,
         paid: u32,
     ) {
         let mut after = state.to_vec();
         after[self.shape.global_slot()] = paid;
         let print = fingerprint(&after);
-        self.tell(state, print, source, node, stimulus, ALONE, Some(paid));
+        self.tell(state, print, source, node, event, ALONE, Some(paid));
     }
 }

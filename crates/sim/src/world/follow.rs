@@ -1,7 +1,7 @@
 //! Runs that follow decisions instead of a calendar, and runs that are written down as some.
 
 use conclave_protocol::{
-    Action, Decision, Host, NodeId, Observation, Outside, Ran, Stimulus, Time, Turn,
+    Action, Decision, Host, Input, NodeId, Observation, Outside, Ran, Time, Turn,
 };
 
 use super::{End, Outcome, World};
@@ -155,7 +155,7 @@ impl World {
             return Ok(());
         }
         let begun = self.environment.trace.records.len();
-        self.input(id, Event::Request(mark), Owner::Node(id), Stimulus::Ask(request));
+        self.input(id, Event::Request(mark), Owner::Node(id), Input::Request(request));
         if let Some(due) = due {
             self.environment.trace.records.change(begun, |asked| asked.overdue(due));
         }

@@ -1,6 +1,6 @@
 //! What is done to a system: crashes, pauses, partitions.
 
-use conclave_protocol::{Action, NodeId, Stimulus, Time};
+use conclave_protocol::{Action, Input, NodeId, Time};
 
 use super::World;
 use crate::environment::Pending;
@@ -62,17 +62,17 @@ impl World {
                 self.note(NodeId(0), Event::Heal);
             }
             Fault::Suspect { node, peer } => {
-                self.input(node, Event::Suspect(peer), Owner::Node(node), Stimulus::Suspect(peer));
+                self.input(node, Event::Suspect(peer), Owner::Node(node), Input::Suspect(peer));
             }
             Fault::Trust { node, peer } => {
-                self.input(node, Event::Restore(peer), Owner::Node(node), Stimulus::Restore(peer));
+                self.input(node, Event::Restore(peer), Owner::Node(node), Input::Restore(peer));
             }
             Fault::Lose { label } => self.environment.lose.push(label),
             Fault::Join { node, sponsor } => {
-                self.input(node, Event::Join(sponsor), Owner::Nobody, Stimulus::Join(sponsor));
+                self.input(node, Event::Join(sponsor), Owner::Nobody, Input::Join(sponsor));
             }
             Fault::Leave(node) => {
-                self.input(node, Event::Leave, Owner::Nobody, Stimulus::Leave);
+                self.input(node, Event::Leave, Owner::Nobody, Input::Leave);
             }
         }
     }
