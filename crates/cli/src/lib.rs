@@ -61,7 +61,7 @@ fn exit_codes() -> String {
         lines.collect::<Vec<_>>().join("\n")
     });
     format!(
-        "Exit codes of the laboratory (list, explain, run, replay, check, compare):\n{lab}\n\n\
+        "Exit codes of the laboratory (list, explain, run, replay, check, lattice, cut, compare):\n{lab}\n\n\
          Exit codes of the lock service:\n{service}\n\nExit codes of a node (up):\n{up}"
     )
 }

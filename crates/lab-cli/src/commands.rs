@@ -2,7 +2,9 @@
 
 pub mod check;
 pub mod compare;
+pub mod cut;
 pub mod explain;
+pub mod lattice;
 pub mod list;
 pub mod replay;
 pub mod run;

@@ -66,6 +66,12 @@ pub enum Command {
     /// Check every run of a small system, faults included, or show a shortest counter-example
     #[command(after_help = check_help())]
     Check(Box<commands::check::Args>),
+    /// Find all global states that the processes of a run could have been in, and ask about them
+    #[command(after_help = help(LATTICE_HELP))]
+    Lattice(Box<commands::lattice::Args>),
+    /// Say whether a cut of a recorded run is consistent, and what is in the channels
+    #[command(after_help = help(CUT_HELP))]
+    Cut(commands::cut::Args),
     /// Compare the algorithms of a family: measured, in theory, and as the lectures have it
     #[command(after_help = COMPARE_HELP)]
     Compare(commands::compare::Args),
@@ -91,6 +97,24 @@ Examples:
 const REPLAY_HELP: &str = "\
 Example:
   conclave run mutex/lamport --trace run.json && conclave replay run.json";
+
+const LATTICE_HELP: &str = "\
+Examples:
+  conclave lattice mutex/ricart-agrawala --possibly 'inside>=2'
+  conclave lattice snapshot/chandy-lamport --set transfers=1 --ask 0@1
+  conclave lattice run.json --svg > lattice.svg
+
+Facts:
+  inside(p0), waiting(p0), down(p0), leads(p0), leader(p0)=p1, leader(p0)=none, suspects(p0,p1);
+  numbers, compared by =, !=, <, <=, > or >=: inside, waiting, down, leads (of how many nodes it is
+  so), events(p0), channel(p0,p1), messages (on their way); and, or, not, brackets.";
+
+const CUT_HELP: &str = "\
+Examples:
+  conclave run mutex/lamport --trace run.json
+  conclave cut run.json                        the events of each node, numbered
+  conclave cut run.json --at p0:5,p1:7,p2:3
+  conclave cut run.json --at '#0'              the cut that a snapshot recorded";
 
 const COMPARE_HELP: &str = "\
 Examples:
@@ -286,6 +310,8 @@ impl Command {
             Self::Run(args) => commands::run::perform(args, given, terminal, out),
             Self::Replay(args) => commands::replay::perform(args, terminal, out),
             Self::Check(args) => commands::check::perform(args, terminal, out),
+            Self::Lattice(args) => commands::lattice::perform(args, given, terminal, out),
+            Self::Cut(args) => commands::cut::perform(args, terminal, out),
             Self::Compare(args) => commands::compare::perform(args, terminal, out),
         }
     }

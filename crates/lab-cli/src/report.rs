@@ -3,10 +3,11 @@
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use conclave_lab::find;
 use conclave_lab::report::{Claim, Judged, Measured, Report, describe, in_units, number};
 use conclave_lab::theory::fit::{About, Fit};
 use conclave_protocol::Time;
-use conclave_sim::{End, Tracing, Verdict};
+use conclave_sim::{End, RunSpec, Tracing, Verdict};
 
 use crate::Terminal;
 use crate::terminal::{BOLD, DIM, ERROR, GOOD, WARN, paint};
@@ -14,6 +15,14 @@ use crate::terminal::{BOLD, DIM, ERROR, GOOD, WARN, paint};
 /// One line: what was run.
 pub fn headline(report: &Report<'_>) -> String {
     format!("{} {}", paint(BOLD, report.info.title), describe(report.info, report.spec))
+}
+
+/// The same of a specification; that of an algorithm which this program does not know is named only.
+pub(crate) fn headline_of(spec: &RunSpec) -> String {
+    match find(&spec.algorithm) {
+        Ok(info) => format!("{} {}", paint(BOLD, info.title), describe(info, spec)),
+        Err(_) => paint(BOLD, &spec.algorithm),
+    }
 }
 
 /// The cost table, beside the theory's figures where there are some.

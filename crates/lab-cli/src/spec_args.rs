@@ -288,9 +288,16 @@ pub struct Given {
     name: String,
     positional: Vec<String>,
     flags: Vec<Flag>,
+    /// The names of flags that were typed, and not set in the environment.
+    typed: Vec<String>,
 }
 
 impl Given {
+    /// The names of the flags that were typed.
+    pub fn typed(&self) -> impl Iterator<Item = &str> {
+        self.typed.iter().map(String::as_str)
+    }
+
     /// The command with the flags in `without` left out and those in `with` added.
     pub fn command(&self, without: &[&str], with: Vec<Flag>) -> String {
         let words = [catalogue::program(), &self.name].into_iter();
@@ -311,6 +318,9 @@ pub fn given(name: &str, matches: &ArgMatches) -> Given {
         let by_default = matches.value_source(id) == Some(ValueSource::DefaultValue);
         let Some(values) = set.filter(|_| !by_default) else { continue };
         let values = values.map(|value| value.to_string_lossy().into_owned());
+        if matches.value_source(id) == Some(ValueSource::CommandLine) {
+            given.typed.extend(arg.get_long().map(str::to_owned));
+        }
         match arg.get_long() {
             None => given.positional.extend(values),
             Some(flag) if !arg.get_action().takes_values() => {

@@ -2,7 +2,7 @@
 //!
 //! A diagram is lines of pieces, each with a tone; what a tone looks like is for others to say.
 
-mod steps;
+pub(crate) mod steps;
 
 use std::fmt::Write;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //!
 //! Everything that can be said about an algorithm is data here, and prints as JSON by itself: what
 //! the catalogue says ([`entries`]), what a user types ([`flags`]), a run and what it cost
-//! ([`report`]), its picture ([`diagram`]), many runs ([`sweep`]), a recorded run again
+//! ([`report`]), its picture ([`diagram`]), the states it could have been in ([`lattice`](mod@lattice)), many runs ([`sweep`]), a recorded run again
 //! ([`replay`]), a check ([`check`](mod@check)), what the checks claim ([`claims`]), the theory
 //! ([`theory`]), a comparison ([`compare`]). How it looks is for others to say. Nothing here reads a
 //! clock, a file or the network.
@@ -15,6 +15,7 @@ pub mod compare;
 pub mod diagram;
 pub mod entries;
 pub mod flags;
+pub mod lattice;
 mod printed;
 mod refusal;
 pub mod replay;

@@ -29,6 +29,7 @@ const PLAIN: Family = Family {
     settles: |_| 0,
     patience: |tempo| tempo.hop.max(tempo.timer).saturating_mul(20),
     notes: &[],
+    records: None,
     watch: None,
 };
 
@@ -51,6 +52,9 @@ pub struct Family {
     pub patience: fn(&Tempo) -> Duration,
     /// The kinds of its [notes](Observation::Note).
     pub notes: &'static [NoteKind],
+    /// The kind of note by which a node says that it records its state for a snapshot of some
+    /// number.
+    pub records: Option<u8>,
     /// What is remembered of a run for its properties, if they speak of more than [`Now`] knows by
     /// itself.
     pub watch: Option<&'static Watch>,
@@ -324,6 +328,14 @@ impl Those<'_> {
 }
 
 impl Family {
+    /// The number of the snapshot that a node says it records its state for.
+    pub fn recorded(&self, mark: &Observation) -> Option<u16> {
+        match mark {
+            Observation::Note(note) if Some(note.kind) == self.records => Some(note.number),
+            _ => None,
+        }
+    }
+
     /// That of the algorithm.
     pub fn of(info: &Info) -> &'static Self {
         Self::of_id(info.id)

@@ -9,10 +9,11 @@ use crate::support::{conclave, json, scratch, stdout};
 const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/json.md");
 const RA: &str = "mutex/ricart-agrawala";
 const BROKEN: &str = "mutex/ra-no-tie-break";
+const SNAPSHOT: &str = "snapshot/chandy-lamport";
 const STARVING: &str = "mutex/token-ring-bidirectional";
 
 /// Commands that show, between them, every field that a section describes.
-const SAMPLES: [(&str, &[&str]); 11] = [
+const SAMPLES: [(&str, &[&str]); 13] = [
     ("conclave list", &["list --mutants"]),
     (
         "conclave explain",
@@ -71,6 +72,16 @@ const SAMPLES: [(&str, &[&str]); 11] = [
     ),
     ("conclave check --crash-table", &["check election/chang-roberts -n 3 --crash-table"]),
     ("conclave check --all", &["check --all -n 2 --states 200"]),
+    (
+        "conclave lattice",
+        &[
+            "lattice mutex/ricart-agrawala -n 2 --possibly inside=2 --definitely inside=1",
+            "lattice mutex/ricart-agrawala -n 2 --possibly inside=1 --definitely inside(p0)",
+            "lattice SNAPSHOT",
+            "lattice mutex/ricart-agrawala -n 4 --rounds 9 --memory 64KiB",
+        ],
+    ),
+    ("conclave cut", &["cut GOOD", "cut GOOD --at p0:0,p1:1,p2:1", "cut GOOD --at p0:0,p1:2,p2:2"]),
     (
         "conclave compare",
         &[
@@ -237,7 +248,7 @@ fn every_command_of_the_laboratory_has_a_section() {
 }
 
 /// Recorded runs to be run again.
-struct Files([(&'static str, String); 5]);
+struct Files([(&'static str, String); 6]);
 
 impl Files {
     fn write() -> Self {
@@ -245,8 +256,10 @@ impl Files {
             let path = scratch(name);
             path.to_str().expect("a plain path").to_owned()
         };
-        let [good, tampered, broken, endless] =
-            ["json-good", "json-tampered", "json-broken", "json-endless"].map(path);
+        let [good, tampered, broken, endless, snapshot] =
+            ["json-good", "json-tampered", "json-broken", "json-endless", "json-snapshot"]
+                .map(path);
+        conclave(&["run", SNAPSHOT, "-n", "2", "--set", "transfers=1", "--trace", &snapshot]);
         conclave(&["run", RA, "--trace", &good]);
         conclave(&["check", BROKEN, "-n", "2", "--trace", &broken]);
         conclave(&["check", STARVING, "--property", "NS", "--trace", &endless]);
@@ -259,6 +272,7 @@ impl Files {
             ("TAMPERED", tampered),
             ("BROKEN", broken),
             ("ENDLESS", endless),
+            ("SNAPSHOT", snapshot),
             ("TOPIC", topic),
         ])
     }

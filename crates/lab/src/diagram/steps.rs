@@ -10,31 +10,31 @@ use super::{Piece, Tone};
 
 /// One step of a node.
 #[derive(Clone, Debug)]
-pub(super) struct Step {
-    pub(super) at: Time,
-    pub(super) node: NodeId,
+pub(crate) struct Step {
+    pub(crate) at: Time,
+    pub(crate) node: NodeId,
     /// Its records in the trace.
-    pub(super) records: Range<usize>,
+    pub(crate) records: Range<usize>,
     /// What set it off; `None` for what a node does on its first boot.
-    pub(super) cause: Option<Event>,
+    pub(crate) cause: Option<Event>,
     /// Whether the same message has been delivered before.
-    pub(super) again: bool,
-    pub(super) sends: Vec<Sent>,
-    pub(super) notices: Vec<Observation>,
+    pub(crate) again: bool,
+    pub(crate) sends: Vec<Sent>,
+    pub(crate) notices: Vec<Observation>,
 }
 
 /// A message sent in a step.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Sent {
-    pub(super) to: NodeId,
-    pub(super) label: u8,
-    serial: u32,
+pub(crate) struct Sent {
+    pub(crate) to: NodeId,
+    pub(crate) label: u8,
+    pub(crate) serial: u32,
     /// Whether the network lost it at once.
-    pub(super) lost: bool,
+    pub(crate) lost: bool,
 }
 
 /// The steps of a run, in order.
-pub(super) fn steps(trace: &Trace) -> Vec<Step> {
+pub(crate) fn steps(trace: &Trace) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut delivered = BTreeSet::new();
     for (i, record) in trace.records.iter().enumerate() {
@@ -91,12 +91,12 @@ pub(super) fn steps(trace: &Trace) -> Vec<Step> {
 
 impl Step {
     /// Whether more than a message arrived.
-    pub(super) fn is_notable(&self) -> bool {
+    pub(crate) fn is_notable(&self) -> bool {
         !self.notices.is_empty() || !matches!(self.cause, Some(Event::Deliver { .. }) | None)
     }
 
     /// What happened, in words, arrows aside.
-    pub(super) fn words(&self, trace: &Trace, ascii: bool) -> Vec<Piece> {
+    pub(crate) fn words(&self, trace: &Trace, ascii: bool) -> Vec<Piece> {
         let mut words = Vec::new();
         words.extend(self.cause.and_then(|cause| of_cause(cause, trace)));
         words.extend(self.notices.iter().map(|&mark| of_notice(mark, self.node, trace)));

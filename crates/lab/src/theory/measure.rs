@@ -9,6 +9,7 @@ use conclave_sim::{Costs, EntryCost, Event, Outcome, Record};
 use super::Row;
 use super::formula::{Number, Params, whole};
 use super::setups::{Experiment, Scope, T, experiments, is_example, spec};
+use crate::lattice::{Request, lattice};
 use crate::simulate;
 
 /// A figure of the theory beside the one that was measured.
@@ -95,9 +96,23 @@ impl<'a> Run<'a> {
             }
             "replies_needed" => self.replies_needed(),
             "turnaround_hops" => self.turnaround(),
+            "cuts" | "consistent_cuts" | "linearizations" => self.lattice(quantity),
             "rounds" => self.first_to_know(),
             _ => Err("there is no telling how to measure it".into()),
         }
+    }
+
+    /// How many cuts the run has, consistent or not, and in how many orders it could have happened.
+    fn lattice(&self, quantity: &str) -> Result<Number, String> {
+        let request = Request::default();
+        let data = lattice(&self.outcome.trace, None, &request, |_, _, _| true);
+        let data = data.map_err(|refusal| refusal.to_string())?;
+        let number = match quantity {
+            "cuts" => data.cuts.parse().ok(),
+            "consistent_cuts" => Some(data.consistent),
+            _ => data.linearizations.and_then(|number| number.parse().ok()),
+        };
+        number.map(whole).ok_or_else(|| "there are too many to be counted".to_owned())
     }
 
     fn total(&self) -> Result<Number, String> {

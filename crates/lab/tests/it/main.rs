@@ -4,6 +4,7 @@ mod diagram;
 mod families;
 mod flags;
 mod formula;
+mod lattice;
 mod lectures;
 mod names;
 mod theory;

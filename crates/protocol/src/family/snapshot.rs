@@ -17,6 +17,7 @@ pub(super) static FAMILY: Family = Family {
     settles: |nodes| nodes.saturating_mul(4),
     patience,
     notes: NOTES,
+    records: Some(RECORDS),
     watch: Some(&WATCH),
     ..PLAIN
 };
