@@ -48,7 +48,7 @@ pub struct Family {
     /// For how many delays beyond the usual a run of so many nodes goes on when every request has
     /// been served.
     pub settles: fn(u32) -> u32,
-    /// How long somebody may wait, or things may take to settle, in a run with this tempo.
+    /// How long a request may wait, or the system may take to settle, in a run with this tempo.
     pub patience: fn(&Tempo) -> Duration,
     /// The kinds of its [notes](Observation::Note).
     pub notes: &'static [NoteKind],
@@ -104,7 +104,7 @@ pub struct Tempo {
     pub nodes: u32,
     /// The longest that a message was on its way.
     pub hop: Duration,
-    /// The longest that somebody was inside.
+    /// The longest stay of a node in the critical section.
     pub stay: Duration,
     /// The longest from one timer of a node to the next.
     pub timer: Duration,
@@ -168,7 +168,7 @@ pub struct Fault {
 pub struct Owed {
     /// Those to whom something has to happen.
     pub to: fn(&dyn Now) -> Those<'_>,
-    /// Whether it has to happen to each of them, rather than to somebody.
+    /// Whether it has to happen to each of them, rather than to any one.
     pub each: bool,
     /// That it has not happened, in words.
     pub words: fn(&[NodeId], Lasting) -> String,
@@ -179,7 +179,7 @@ pub struct Owed {
 pub enum Lasting {
     /// For ever: nothing is left to happen.
     ForEver,
-    /// Until somebody asks who need not.
+    /// Until a request that no application has to make.
     UntilAsked,
     /// For ever, since the run goes round.
     Round,
@@ -252,7 +252,7 @@ pub enum Those<'a> {
 }
 
 impl Those<'_> {
-    /// Nobody.
+    /// The empty set.
     pub const NOBODY: Self = Self::Bits(0);
 
     /// How many there are.

@@ -492,7 +492,7 @@ impl<T: Clone> Slab<T> {
         self.places[handle.0 as usize].0.as_ref().expect("the number is given out")
     }
 
-    /// Says how many have the value. If nobody has, it returns it, and the number is free.
+    /// Sets how many references to the value there are. With none, returns it and frees the number.
     #[inline]
     pub(crate) fn count(&mut self, handle: Handle, count: u32) -> Option<T> {
         let place = &mut self.places[handle.0 as usize];

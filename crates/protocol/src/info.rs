@@ -260,7 +260,7 @@ macro_rules! properties {
 
 properties! {
     Exclusion "ME" "never more inside the critical section than it has places";
-    NoDeadlock "ND" "if somebody waits and nobody is inside, somebody enters";
+    NoDeadlock "ND" "if a node waits and none is inside, one enters";
     NoStarvation "NS" "every request is granted";
     FcfsHappenedBefore "FCFS-HB" "a request that happened before another is granted first";
     FcfsTimestamp "FCFS-TS" "requests are granted in the order of their timestamps";

@@ -41,7 +41,7 @@ pub fn names(nodes: impl IntoIterator<Item = NodeId>) -> String {
     match names.split_last() {
         Some((last, [])) => last.clone(),
         Some((last, rest)) => format!("{} and {last}", rest.join(", ")),
-        None => "nobody".to_owned(),
+        None => "no node".to_owned(),
     }
 }
 
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn nodes_are_named_as_in_a_sentence() {
         let named = |n: u32| names((0..n).map(NodeId));
-        assert_eq!([0, 1, 2, 3].map(named), ["nobody", "p0", "p0 and p1", "p0, p1 and p2"]);
+        assert_eq!([0, 1, 2, 3].map(named), ["no node", "p0", "p0 and p1", "p0, p1 and p2"]);
         assert!(named(12).ends_with("p9, p10 and p11"));
         assert!(named(50).ends_with("p9, p10 and 39 others"));
     }

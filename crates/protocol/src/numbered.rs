@@ -1,6 +1,6 @@
 //! The values of an algorithm behind numbers, for a driver that looks at many states at once.
 //!
-//! Equal values have equal numbers, so whoever compares and hashes states does that with numbers.
+//! Equal values have equal numbers, so a driver compares and hashes numbers instead of states.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;

@@ -15,8 +15,8 @@
 //! - a name in a text.
 //!
 //! For an algorithm with any of these in its state, the renamed value is not the one that the
-//! renamed run would have led to. So whoever takes states that differ by names for the same has to
-//! check first that renaming commutes with the rules.
+//! renamed run would have led to. So a search that takes states that differ by names for the same
+//! has to check first that renaming commutes with the rules.
 
 mod reader;
 mod writer;
@@ -32,8 +32,8 @@ use crate::{NodeId, NodeSet, Value};
 /// The same value with every node in it called by another name: node `i` becomes `names[i]`.
 ///
 /// `names` is a permutation of the nodes. A number that stands for a node without being a
-/// [`NodeId`], and the places in an array with one entry per node, stay as they are; so whoever
-/// relies on renaming has to check that it commutes with the rules.
+/// [`NodeId`], and the places in an array with one entry per node, stay as they are; so a caller
+/// that relies on renaming has to check that it commutes with the rules.
 ///
 /// Returns `None` if the value names a node that `names` does not, or cannot be rebuilt from what
 /// it serialises.

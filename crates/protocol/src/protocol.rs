@@ -71,7 +71,7 @@ pub trait Protocol: Value {
     fn on_leave(&mut self, ctx: &mut Ctx<Self>) {}
 
     /// Whom this node waits for: the nodes of which each has to send it something before it can give
-    /// its application what that has asked for. Nobody if the algorithm does not say.
+    /// its application what that has asked for. The empty set if the algorithm does not say.
     ///
     /// Traces show it, and graphs of who waits for whom. Nothing else depends on it.
     #[expect(unused_variables)]
@@ -162,9 +162,9 @@ pub enum Charge {
     Node(NodeId),
     /// The same as the event that caused it: the message being handled, or the node's own request.
     Cause,
-    /// Whoever enters next: a token on its way.
+    /// That of the next node to enter: a token on its way.
     NextEntry,
-    /// Nobody's: maintenance.
+    /// No entry: maintenance.
     Nobody,
 }
 

@@ -82,7 +82,7 @@ pub struct Place {
     /// The incarnation of the receiver it is meant for.
     to: u32,
     number: u64,
-    /// Whether it has been sent before: then it is the links' doing, and nobody's entry.
+    /// Whether it is a retransmission, which is counted for no entry.
     again: bool,
 }
 

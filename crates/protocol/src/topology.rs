@@ -54,7 +54,7 @@ impl From<Vec<NodeId>> for Tree {
     fn from(parents: Vec<NodeId>) -> Self {
         let mut children = vec![Vec::new(); parents.len() + 1];
         for (child, parent) in (1..).map(NodeId).zip(&parents) {
-            // Whoever is too large for a parent is refused by and by.
+            // A parent that does not exist is refused by the validation that follows.
             if let Some(siblings) = children.get_mut(parent.index()) {
                 siblings.push(child);
             }
@@ -197,7 +197,7 @@ impl Topology {
         }
     }
 
-    /// What an algorithm that needs such links runs on if nobody says otherwise.
+    /// The default topology of an algorithm that needs such links.
     pub fn of(links: Links, n: u32) -> Self {
         match links {
             Links::Complete | Links::Directed => Self::complete(n),
@@ -407,7 +407,7 @@ impl Topology {
 
     /// Whether every node has a link with every other.
     pub fn is_complete(&self) -> bool {
-        // Whoever knows somebody's key knows how to reach it.
+        // In a hash table a node can reach every node whose key it knows.
         matches!(self.shape, Shape::Complete | Shape::Dht(_)) || self.n <= 1
     }
 
@@ -446,21 +446,21 @@ impl Topology {
     /// The nodes that `node` can send to, ascending.
     pub fn neighbors(&self, node: NodeId) -> impl Iterator<Item = NodeId> + use<'_> {
         let (NodeId(me), n) = (node, self.n);
-        let nobody: &[NodeId] = &[];
+        let none: &[NodeId] = &[];
         let (few, range, listed) = match &self.shape {
-            Shape::Complete | Shape::Dht(_) => ([None; 4], 0..n, nobody),
+            Shape::Complete | Shape::Dht(_) => ([None; 4], 0..n, none),
             Shape::Ring => {
                 let next = (me + 1) % n;
-                ([None; 4], next..next + 1, nobody)
+                ([None; 4], next..next + 1, none)
             }
-            Shape::Line => ([None; 4], me.saturating_sub(1)..(me + 2).min(n), nobody),
-            Shape::Star if me == 0 => ([None; 4], 1..n, nobody),
-            Shape::Star => ([None; 4], 0..1, nobody),
+            Shape::Line => ([None; 4], me.saturating_sub(1)..(me + 2).min(n), none),
+            Shape::Star if me == 0 => ([None; 4], 1..n, none),
+            Shape::Star => ([None; 4], 0..1, none),
             Shape::Binary => {
                 let up = [self.parent(node), None, None, None];
-                (up, (2 * me + 1).min(n)..(2 * me + 3).min(n), nobody)
+                (up, (2 * me + 1).min(n)..(2 * me + 3).min(n), none)
             }
-            &Shape::Grid(width) => (space::beside(node, width, n), 0..0, nobody),
+            &Shape::Grid(width) => (space::beside(node, width, n), 0..0, none),
             Shape::Tree(tree) => {
                 ([self.parent(node), None, None, None], 0..0, &tree.children[node.index()][..])
             }

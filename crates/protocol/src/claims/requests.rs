@@ -10,8 +10,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub enum Requests {
     /// So often at most.
     AtMost(u32),
-    /// Again and again. How often it has asked then is part of no state, so that a run in which
-    /// somebody never stops asking comes back to where it was.
+    /// Again and again. The number of requests made so far is then part of no state, so that an
+    /// endless run returns to a state it was in.
     Endless,
 }
 

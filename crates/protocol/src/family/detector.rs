@@ -24,7 +24,7 @@ const PROMISES: &[Promise] = &[
     ),
 ];
 
-/// Somebody who is up does not suspect somebody who is down.
+/// Strong completeness is violated: a live node does not suspect a crashed one.
 fn missed(now: &dyn Now) -> Option<Fault> {
     let up = now.up();
     let mut unseen = None;
@@ -42,7 +42,7 @@ fn missed_in_words(_: &dyn Now, fault: Fault) -> String {
     format!("{peer} is down and {node} does not suspect it")
 }
 
-/// Somebody who is up suspects somebody else who is.
+/// Accuracy is violated: a live node suspects another live node.
 fn mistaken(now: &dyn Now) -> Option<Fault> {
     let up = now.up();
     let mut wrong = None;

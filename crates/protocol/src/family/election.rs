@@ -50,7 +50,7 @@ const PROMISES: &[Promise] = &[
 ];
 
 const LEADERS: Option<About> =
-    Some((|mark| matches!(mark, Observation::Follows { .. }), "nobody is ever elected"));
+    Some((|mark| matches!(mark, Observation::Follows { .. }), "no node is ever elected"));
 
 fn leads(now: &dyn Now, node: NodeId) -> bool {
     now.leader_of(node) == Some(node)
@@ -91,7 +91,7 @@ fn knows(now: &dyn Now, node: NodeId) -> bool {
     now.leader_of(node).is_some_and(|leader| now.up().has(leader))
 }
 
-/// Somebody who is up knows no leader who is.
+/// A live node knows no live leader.
 fn unknown(now: &dyn Now) -> Option<Fault> {
     let lost = now.up().find(|node| !knows(now, node))?;
     Some(Fault { nodes: [lost, lost], ..Fault::default() })
@@ -101,7 +101,7 @@ fn unknown_in_words(now: &dyn Now, _: Fault) -> String {
     format!("no live leader is known to {}", names(now.up().those(|node| !knows(now, node))))
 }
 
-/// Somebody who is up follows another than the best.
+/// A live node follows another leader than the best live node.
 fn not_the_best(now: &dyn Now) -> Option<Fault> {
     let up = now.up();
     let mut best = None;

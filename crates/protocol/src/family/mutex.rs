@@ -52,7 +52,7 @@ const FENCE: Promise = Promise {
 };
 
 const ENTRIES: Option<About> =
-    Some((|mark| matches!(mark, Observation::Entered { .. }), "nobody ever enters"));
+    Some((|mark| matches!(mark, Observation::Entered { .. }), "no node ever enters"));
 
 /// More are inside than there are places. Who has crashed does nothing inside any more; fencing
 /// keeps its late writes out.
@@ -68,7 +68,7 @@ fn waiting(now: &dyn Now) -> Those<'_> {
     now.waiting()
 }
 
-/// Those who wait while nobody is inside.
+/// The nodes that wait while none is inside.
 fn stuck(now: &dyn Now) -> Those<'_> {
     if now.inside().is_empty() { now.waiting() } else { Those::NOBODY }
 }
@@ -78,14 +78,14 @@ fn stuck_in_words(who: &[NodeId], lasting: Lasting) -> String {
     let who = names(who.iter().copied());
     match lasting {
         Lasting::ForEver => {
-            format!("{who} {wait} for ever: nobody is inside and nothing is left to happen")
+            format!("{who} {wait} for ever: no node is inside and nothing is left to happen")
         }
         Lasting::UntilAsked => format!(
-            "{who} {wait} for ever: nobody is inside and nothing has to happen, only further \
+            "{who} {wait} for ever: no node is inside and nothing has to happen, only further \
              requests could"
         ),
-        Lasting::Round => format!("{who} asked, and for ever nobody is inside"),
-        Lasting::Span(span) => format!("{who} {wait}, and for {span:?} nobody has been inside"),
+        Lasting::Round => format!("{who} asked, and for ever no node is inside"),
+        Lasting::Span(span) => format!("{who} {wait}, and for {span:?} no node has been inside"),
     }
 }
 
@@ -98,7 +98,7 @@ fn starved_in_words(who: &[NodeId], lasting: Lasting) -> String {
     }
 }
 
-/// Somebody waits although its request happened before that of somebody inside.
+/// A node waits although its request happened before that of a node inside.
 fn overtaking(now: &dyn Now) -> Option<Fault> {
     let waiting = now.waiting();
     let mut overtaken = None;
