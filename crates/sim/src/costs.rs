@@ -28,8 +28,8 @@ pub struct Costs {
     pub overhead_bytes: u64,
     /// Messages by name.
     pub by_label: BTreeMap<String, u64>,
-    /// For each hand-over to somebody who was waiting: when the last left and how long until the
-    /// next entered.
+    /// For each hand-over to a waiting node: when the last node left and how long until the next
+    /// entered.
     pub handovers: Vec<Handover>,
     /// The time from the first request to the last event.
     #[serde(skip)]
@@ -124,13 +124,13 @@ impl Costs {
         self.entries.iter().filter(|entry| entry.entered.is_some())
     }
 
-    /// Mean number of messages per entry, those of nobody left out.
+    /// Mean number of messages per entry, without those counted for no entry.
     pub fn messages_per_entry(&self) -> Option<f64> {
         let entered = self.entered().count();
         (entered > 0).then(|| (self.messages - self.overhead) as f64 / entered as f64)
     }
 
-    /// Mean number of bytes per entry, those of nobody left out.
+    /// Mean number of bytes per entry, without those counted for no entry.
     pub fn bytes_per_entry(&self) -> Option<f64> {
         let entered = self.entered().count();
         let bytes = self.bytes - self.overhead_bytes;
@@ -205,7 +205,7 @@ pub(crate) struct Meter {
     by_label: [u64; 256],
     /// The latest entry of each node.
     latest: BTreeMap<NodeId, usize>,
-    /// Sent on behalf of whoever enters next.
+    /// Messages counted for the next node to enter.
     ahead: u64,
     ahead_transmissions: u64,
     ahead_bytes: u64,

@@ -145,7 +145,7 @@ pub enum Fault {
         /// Whom.
         peer: NodeId,
     },
-    /// The next message with this label, from whomever, is lost.
+    /// The next message with this label is lost, whichever node sends it.
     Lose {
         /// The name of the message, such as `Token`.
         label: String,

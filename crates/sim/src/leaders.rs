@@ -67,7 +67,7 @@ impl Leaders {
         self.follows.get(node.index()).copied().flatten()
     }
 
-    /// Every node that follows somebody, ascending, with whom and in which term.
+    /// Every node that follows a leader, ascending, with the leader and the term.
     pub fn followers(&self) -> impl Iterator<Item = (NodeId, NodeId, u64)> + '_ {
         let each = (0..).map(NodeId).zip(&self.follows);
         each.filter_map(|(node, follows)| follows.map(|(leader, epoch)| (node, leader, epoch)))

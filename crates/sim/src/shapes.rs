@@ -75,7 +75,7 @@ fn geometric(n: u32, dimensions: usize, rng: &mut Rng) -> Result<Topology, Topol
             }
         }
     }
-    // Whoever stands for a group that node 0 is not in looks further and further.
+    // The representative of a group without node 0 searches in ever larger distances.
     for a in 1..n {
         while groups.of(a) == a {
             let here = points[a as usize];

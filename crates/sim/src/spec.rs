@@ -177,7 +177,7 @@ pub struct Beyond(pub String);
 
 impl RunSpec {
     /// A run of the algorithm in the given system with everything as its model wants it: unit
-    /// delays, no faults, nobody asking, until every request is served and things have settled.
+    /// delays, no faults, no requests, until every request is served and the system has settled.
     pub fn new(info: &Info, setup: Setup) -> Self {
         let delay = setup.delay;
         let rounds = (Family::of(info).settles)(setup.n());

@@ -176,7 +176,7 @@ mod tests {
         // 3 4 5
         // 6 7 8
         let grid = Topology::grid(9);
-        // Whoever follows somebody that is no superpeer, as p6 does, is not served.
+        // A node whose leader is no superpeer, like p6, is not served.
         let follows = [(0, 0), (1, 0), (2, 0), (3, 0), (4, 8), (5, 8), (6, 3), (7, 8), (8, 8)];
         let record = |(node, by)| {
             let mark = Observation::Follows { leader: NodeId(by), epoch: 1 };

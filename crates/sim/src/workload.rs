@@ -53,7 +53,7 @@ impl Workload {
         Self { arrivals: Arrivals::Plan(asks.collect()), hold: Spread::exactly(hold) }
     }
 
-    /// Nobody asks for anything.
+    /// No application makes a request.
     pub fn idle() -> Self {
         Self::burst([], Duration::ZERO)
     }

@@ -11,8 +11,8 @@ use crate::{End, Event, Record, RunSpec, Trace};
 pub struct Limits {
     /// How many may be inside at once.
     pub places: u32,
-    /// How long somebody may wait, or things may take to settle, before a run that was cut off
-    /// shows that they never will.
+    /// How long a request may wait, or the system may take to settle, before a run that was cut
+    /// off shows that it never will.
     pub patience: Duration,
 }
 
@@ -54,7 +54,7 @@ impl Limits {
 pub(super) struct Longest {
     /// A message on its way.
     flight: Duration,
-    /// Somebody inside.
+    /// A stay in the critical section.
     stay: Duration,
     /// From one timer of a node to the next.
     timer: Duration,

@@ -154,7 +154,7 @@ fn an_earlier_request_has_to_be_served_first_or_withdrawn() {
     broken(property, &with(&[(3, 1, enter(1)), (4, 1, LEAVE), (5, 0, enter(2))]), why);
     broken(property, &with(&[(3, 1, enter(1)), (4, 1, LEAVE)]), why);
     held(property, &with(&[(3, 0, Event::Crash), (4, 1, enter(1))]));
-    // Without the message, nobody's request was the earlier one.
+    // Without the message, the two requests are concurrent.
     held(property, &run(End::Quiet, 9, &[(0, 0, ASK), (2, 1, ASK), (3, 1, enter(1))]));
 }
 
@@ -257,7 +257,7 @@ fn patience_grows_with_what_took_long_in_the_run() {
         |events: &[_]| Limits::of(&INFO, &spec, &run(End::TimeLimit, 1_000, events)).patience;
     let usual = patience(&[(0, 0, ASK)]);
     assert!(usual >= T * 6 * 40, "{usual:?}");
-    // Somebody has been inside since the beginning; a message has been under way as long.
+    // A node has been inside since the beginning; a message has been under way as long.
     assert_eq!(patience(&[(0, 0, enter(1))]), usual + T * 6 * 1_000);
     assert!(patience(&[(0, 0, send(1, 0))]) > T * 100_000);
     assert_eq!(patience(&[(0, 0, send(1, 0)), (1, 1, deliver(0, 0))]), usual);

@@ -183,9 +183,9 @@ kinds! {
 pub enum Owner {
     /// This node's.
     Node(NodeId),
-    /// That of whoever enters next.
+    /// That of the next node to enter.
     Next,
-    /// Nobody's.
+    /// No entry.
     Nobody,
 }
 

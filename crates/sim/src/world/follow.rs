@@ -202,7 +202,7 @@ impl World {
                         Some(format!("the last on its way there is number {}", many - 1))
                     }
                     _ if gone && crash_after.is_some() => {
-                        Some("it is lost, and nobody crashes getting it".to_owned())
+                        Some("it is lost, and no node crashes receiving it".to_owned())
                     }
                     _ => None,
                 }

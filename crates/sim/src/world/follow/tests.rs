@@ -475,13 +475,13 @@ fn a_decision_that_makes_no_sense_is_refused_with_the_reason() {
     ] {
         assert_eq!(down(what), "p1 is down");
     }
-    let nobody = "that is no step in whose middle a node could crash";
-    assert_eq!(senseless(&[crash_after(0, lose(0, 1, 0))]), nobody);
-    assert_eq!(senseless(&[crash_after(0, crash.clone())]), nobody);
+    let no_step = "that is no step in whose middle a node could crash";
+    assert_eq!(senseless(&[crash_after(0, lose(0, 1, 0))]), no_step);
+    assert_eq!(senseless(&[crash_after(0, crash.clone())]), no_step);
     let lost = [crash, crash_after(0, deliver(0, 1, 0))];
-    assert_eq!(senseless(&lost), "it is lost, and nobody crashes getting it");
+    assert_eq!(senseless(&lost), "it is lost, and no node crashes receiving it");
     let error = try_to(&lost).unwrap_err().to_string();
-    let said = "decision 2 makes no sense: p1 gets message 0 from p0, but it is lost, and nobody crashes getting it";
+    let said = "decision 2 makes no sense: p1 gets message 0 from p0, but it is lost, and no node crashes receiving it";
     assert_eq!(error, said);
 }
 
