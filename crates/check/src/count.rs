@@ -14,7 +14,7 @@ use crate::report::Messages;
 use crate::space::Space;
 use crate::worker::NO_STEP;
 
-/// Where in a label stands how many messages whoever enters next pays for.
+/// The bits of a label that count the messages charged to the next entry.
 pub(crate) const PENDING_SHIFT: u32 = 40;
 
 /// Counts the messages of the entries of each node in `clients`, all its entries together.

@@ -382,7 +382,7 @@ impl Explorer {
         let what = match &way.decision.what {
             Action::Deliver { place, .. } => *place == 0 || model.channels != Channels::Fifo,
             Action::Lose { .. } | Action::Repeat { .. } => model.channels == Channels::Lossy,
-            // Whoever relies on time relies on messages being faster than its time-outs.
+            // Where the model has time, messages are faster than time-outs.
             Action::Timer { .. } => {
                 let quiet = walk.links.iter().all(Vec::is_empty);
                 model.timing == Timing::Asynchronous || self.timers == Timers::Quiet || quiet

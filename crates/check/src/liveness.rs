@@ -3,7 +3,7 @@
 //!
 //! An endless run of a finite system goes round in a strongly connected part of its graph for ever.
 //! It counts only if it is fair: whatever could happen all the time (a message could arrive, a
-//! timer run out, somebody inside leave) does happen in the end. Of a strongly connected part that
+//! timer run out, a node inside leave) does happen in the end. Of a strongly connected part that
 //! means: each such event happens within it, or is impossible somewhere in it. A run that goes
 //! round the whole part then is fair, and every fair run ends up in such a part. So a property fails
 //! exactly if there is one within the states that it forbids to stay in.

@@ -54,15 +54,15 @@ pub(crate) struct Envelope {
     pub(crate) msg: u32,
     /// The requests that happened before it was sent.
     pub(crate) knows: u64,
-    /// Whose entry it is counted for; `u8::MAX` if nobody's, or if nothing is counted.
+    /// The node whose entry it is counted for; [`NOBODY`] if for none, or if nothing is counted.
     pub(crate) owner: u8,
     /// What the family has it carry, by a number; 0 if that is nothing.
     pub(crate) carried: u32,
 }
 
-/// Nobody's.
+/// The owner of messages that are counted for no entry.
 pub(crate) const NOBODY: u8 = u8::MAX;
-/// That of whoever enters next.
+/// The owner of messages that are counted for the next entry.
 pub(crate) const NEXT: u8 = u8::MAX - 1;
 
 /// What comes of an event at a node.

@@ -20,7 +20,7 @@ pub(crate) use log::{Log, Reached};
 use queue::{ROOM, Share, header};
 use seeker::{Seeker, Shared};
 
-/// How far a search has come; for whoever watches it, and for stopping it.
+/// How far a search has come; read by progress displays, and used to stop the search.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// States visited.

@@ -49,7 +49,7 @@ pub(crate) struct Global {
     pub(crate) leaders: Vec<(u64, NodeId)>,
     /// Whether two led in one.
     pub(crate) split: bool,
-    /// Messages so far that whoever enters next pays for.
+    /// Messages so far that are counted for the next entry.
     pub(crate) pending: u32,
     /// What the family remembers of the whole system.
     pub(crate) history: Vec<u64>,
@@ -94,7 +94,7 @@ pub(crate) struct Step {
     pub(crate) choices: Box<[u32]>,
     /// How many messages it sends that each node pays for, if they are counted.
     pub(crate) costs: Box<[u32]>,
-    /// How many of them whoever enters next pays for.
+    /// How many of them are counted for the next entry.
     pub(crate) pending: u32,
 }
 

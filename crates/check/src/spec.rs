@@ -168,7 +168,7 @@ impl CheckSpec {
         );
         note(
             budgets.crashes > 0 && !self.detector && model.detector != Detector::None,
-            "nobody is told of crashes",
+            "no node is told of crashes",
         );
         beyond
     }

@@ -1,9 +1,9 @@
 //! States that differ only in the nodes' names, explored once.
 //!
 //! A renaming of the nodes may be used if it makes no difference to the rules: whatever happens at
-//! a node, the renamed thing at the renamed node has the renamed outcome. Nobody has to promise
-//! that. Steps are pure, and each is computed once; so when one is, what all renamings make of it
-//! is computed, too, and compared. Where ids break ties, a renaming is caught at it, with the step
+//! a node, the renamed event at the renamed node has the renamed outcome. The checker tests that
+//! instead of trusting a declaration: steps are pure, and each is computed once; so when one is,
+//! what all renamings make of it is computed, too, and compared. Where ids break ties, a renaming is caught at it, with the step
 //! as the reason.
 //!
 //! The renamings that are tried form a group. Those that pass all tests need not, when only some

@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Fingerprints in open addressing, and beside each, if wanted, one word about its state.
 ///
-/// Threads look up and insert without locks. The table grows only while nobody else uses it,
-/// a shard at a time, so that at no time much of it exists twice.
+/// Threads look up and insert without locks. One thread alone grows the table, a shard at a time,
+/// so that at no time much of it exists twice.
 pub(crate) struct Table {
     shards: Vec<Shard>,
     /// Whether there is a word beside each fingerprint.

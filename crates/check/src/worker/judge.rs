@@ -46,7 +46,7 @@ impl Worker<'_> {
         (scene.waiting, scene.inside)
     }
 
-    /// How many messages whoever enters next pays for.
+    /// How many messages so far are counted for the next entry.
     pub(crate) fn pending(&mut self, state: &[u32]) -> u32 {
         self.global(state[self.shape.global_slot()]).pending
     }
@@ -89,9 +89,9 @@ impl Worker<'_> {
     }
 }
 
-/// Whether a property is to be judged where nothing has to happen: whoever waits for the critical
-/// section must not depend on somebody else's asking for it, too, while a leader is known only
-/// after an election was called.
+/// Whether a property is to be judged where nothing has to happen: a node that waits for the
+/// critical section must not depend on another node's request, while a leader is known only after
+/// an election was called.
 pub(crate) fn is_due(promise: &Promise, end: bool) -> bool {
     end || matches!(promise.says, Says::InTheEnd(_))
 }

@@ -15,7 +15,7 @@ fn run<P: Algorithm>(entry: &Entry<P>, spec: &CheckSpec) -> Result<Report, Check
     check(entry, spec, &Progress::default())
 }
 
-/// Whether nobody starves in a line of three where all ask for ever.
+/// Whether no node starves in a line of three where all ask for ever.
 fn endless<P: Algorithm>(entry: &Entry<P>) -> Report {
     let setup = Setup::new(Topology::line(3)).with("wrap", 1);
     let live = [Property::NoDeadlock, Property::NoStarvation];

@@ -155,7 +155,7 @@ fn a_deadlock_says_whether_anything_could_still_happen() {
         let report = report(nodes, |_| Ok(Map { ways: &[&[]], granted: 1 }));
         let verdict = report.verdict(Property::NoDeadlock);
         let Some(Verdict::Violated(violation)) = verdict else { panic!("{verdict:?}") };
-        let why = format!("p0 waits for ever: nobody is inside and {rest}");
+        let why = format!("p0 waits for ever: no node is inside and {rest}");
         assert_eq!((violation.decisions.len(), &violation.why), (1, &why));
     }
 }
@@ -187,7 +187,7 @@ fn a_diamond_is_not_always_crossed_on_the_same_side() {
     assert_eq!(both, Verdict::Holds);
 }
 
-/// Whoever may leave a loop need not: the timer is treated fairly, its choices are not.
+/// A node that may leave a loop need not: the timer is treated fairly, its choices are not.
 #[test]
 fn a_loop_that_may_be_left_may_also_be_stayed_in() {
     let verdict = verdict(|_| Ok(Map { ways: &[&[1], &[0, 2], &[]], granted: 2 }));
