@@ -227,7 +227,7 @@ impl<'a> Report<'a> {
             if inside.len() > most {
                 most = inside.len();
                 let names: Vec<String> = inside.iter().map(ToString::to_string).collect();
-                let (last, others) = names.split_last().expect("somebody is inside");
+                let (last, others) = names.split_last().expect("a node is inside");
                 let who = format!("{} and {last}", others.join(", "));
                 let text = format!("ME violated: {who} are inside together");
                 remarks.push(Remark { record: i, text });

@@ -97,7 +97,7 @@ fn kinds(info: &Info, spec: &CheckSpec) -> Vec<Kind> {
         kinds.push(("a wrong suspicion", "two wrong suspicions", |spec, most| {
             spec.budgets.suspicions += most;
         }));
-        kinds.push(("a crash nobody is told of", "two such crashes", |spec, most| {
+        kinds.push(("a crash no node is told of", "two such crashes", |spec, most| {
             spec.budgets.crashes += most;
             spec.detector = false;
         }));

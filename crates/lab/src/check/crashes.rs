@@ -11,7 +11,7 @@ use crate::{Refusal, find};
 /// How many states each search visits, if nothing else is said.
 pub const STATES: u64 = 200_000;
 
-/// What makes a system one in which somebody crashes.
+/// What makes a system one in which a node crashes.
 pub type Change = fn(&mut CheckSpec);
 
 /// Who crashes, once: what the column is called, and what it takes. The node with the highest id is

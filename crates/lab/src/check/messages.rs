@@ -61,7 +61,7 @@ pub struct CountedData {
 pub struct NodeData {
     /// The node.
     pub node: u32,
-    /// For which nobody else competes.
+    /// While no other node competes.
     pub alone: Option<FigureData>,
     /// Under any load, if it is the same for all.
     pub under_load: Option<FigureData>,
@@ -82,7 +82,7 @@ pub struct FigureData {
     pub agrees: bool,
 }
 
-/// What theory says of an entry for which nobody else competes.
+/// What theory says of an entry for which no other node competes.
 pub fn undisturbed(info: &Info, spec: &CheckSpec, node: NodeId) -> Option<Figure> {
     alone(info, &spec.setup, node, None).and_then(Figure::of)
 }

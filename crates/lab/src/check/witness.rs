@@ -153,7 +153,7 @@ fn consequence(mark: Observation, node: NodeId, trace: &Trace) -> Option<String>
         Observation::Lost => "has its grant revoked".to_owned(),
         Observation::Follows { leader, .. } if leader == node => "leads".to_owned(),
         Observation::Follows { leader, .. } => format!("follows {leader}"),
-        Observation::Unled => "follows nobody".to_owned(),
+        Observation::Unled => "follows no leader".to_owned(),
         Observation::Suspects(peer) => format!("suspects {peer}"),
         Observation::Trusts(peer) => format!("trusts {peer}"),
         Observation::Note(note) => trace.words(&note),

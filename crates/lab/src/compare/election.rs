@@ -312,7 +312,7 @@ impl Call {
 
 /// The messages that make up an election: all but those that belong to no request.
 fn counted(costs: &Costs) -> u64 {
-    // Where nobody asks, everything counts.
+    // Where no message belongs to a request, every message counts.
     if costs.overhead == costs.messages { costs.messages } else { costs.messages - costs.overhead }
 }
 

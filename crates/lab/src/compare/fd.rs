@@ -58,7 +58,7 @@ pub struct Figures {
     pub delays: &'static str,
     /// From a crash until the others suspect it for good, unless all did already.
     pub detection: Option<Detection>,
-    /// Crashes that somebody did not notice.
+    /// Crashes that at least one live node did not notice.
     pub missed: usize,
     /// Wrong suspicions, per pair and 1000 `T` that both are up and one trusts the other.
     pub mistakes: f64,

@@ -59,8 +59,8 @@ pub struct Figures {
     pub saturated: Saturated,
 }
 
-/// One node asks while nobody else does: the last that may, or, if it need not ask anybody, the
-/// first.
+/// One node asks while no other does: the last that may, or, if it needs no other node's
+/// permission, the first.
 #[derive(Clone, Debug, Serialize)]
 pub struct Idle {
     /// Who asks.
@@ -131,7 +131,7 @@ pub fn measure(info: &'static Info, nodes: u32, seeds: u64) -> Size {
     let last_client = figures.as_ref().ok().map(|clients| clients.end.saturating_sub(1));
     let figures = figures.and_then(|clients| {
         if clients.is_empty() {
-            return Err("nobody would be left to ask".to_owned());
+            return Err("no node would be left to ask".to_owned());
         }
         let system = System { info, setup, clients };
         let burst = system.burst()?;
@@ -340,7 +340,7 @@ impl System {
         let arrivals = Arrivals::Plan(vec![ask]);
         let workload = Workload { arrivals, hold: Spread::exactly(T * STAY) };
         let (_, costs) = self.run(workload, |_| {})?;
-        let entry = costs.entries.first().ok_or("nobody asked")?;
+        let entry = costs.entries.first().ok_or("no node asked")?;
         // The response is given without the stay.
         let fit = alone(self.info, &self.setup, requester, Some(Duration::ZERO));
         let multicast = fit.as_ref().is_some_and(|fit| fit.about == About::Transmissions);

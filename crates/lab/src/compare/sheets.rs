@@ -1,4 +1,4 @@
-//! A comparison as tables: titles, columns, cells and notes, for whoever draws them.
+//! A comparison as tables: titles, columns, cells and notes, for a front end to draw.
 
 use serde::Serialize;
 

@@ -164,7 +164,7 @@ fn of_notice(mark: Observation, node: NodeId, trace: &Trace) -> Piece {
         Observation::Lost => (Tone::Bad, "REVOKED".to_owned()),
         Observation::Follows { leader, .. } if leader == node => (Tone::Good, "LEADS".to_owned()),
         Observation::Follows { leader, .. } => (Tone::Strong, format!("follows {leader}")),
-        Observation::Unled => (Tone::Strong, "follows nobody".to_owned()),
+        Observation::Unled => (Tone::Strong, "follows no leader".to_owned()),
         Observation::Suspects(peer) => (Tone::Bad, format!("suspects {peer}")),
         Observation::Trusts(peer) => (Tone::Strong, format!("trusts {peer}")),
         Observation::Note(note) => (Tone::Strong, trace.words(&note)),

@@ -31,7 +31,7 @@ pub struct CheckFlags {
     pub channels: Option<Order>,
     /// When timers run out; by default as the algorithm's model says.
     pub timers: Option<Timers>,
-    /// Whether nobody is told of crashes, even if the algorithm relies on a failure detector.
+    /// Whether no node is told of crashes, even if the algorithm relies on a failure detector.
     pub no_detector: bool,
 
     /// At most so many crashes.

@@ -285,7 +285,7 @@ impl RunFlags {
             useless.push("--ask: there is nothing to ask for".to_owned());
         }
         if !family.elects && self.attributes.is_some() {
-            useless.push("--attributes: nobody is elected by them".to_owned());
+            useless.push("--attributes: no leader is elected by them".to_owned());
         }
         if !family.inside && self.hold.is_some() {
             useless.push("--hold: there is nothing to be inside of".to_owned());

@@ -393,9 +393,9 @@ impl FromStr for Rounds {
 /// A failure detector's delay, or none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DetectorModel {
-    /// Nobody is told of crashes.
+    /// No node is told of crashes.
     Off,
-    /// Everybody is told, so long after.
+    /// Every node is told, so long after.
     After(Span),
 }
 
@@ -504,7 +504,7 @@ impl FromStr for Nodes {
             }
         };
         match range.is_empty() {
-            true => Err(format!("{text:?} is nobody; 0..2 is p0 and p1")),
+            true => Err(format!("{text:?} names no node; 0..2 is p0 and p1")),
             false => Ok(Self(range)),
         }
     }

@@ -107,7 +107,7 @@ fn workload(info: &Info, spec: &RunSpec) -> String {
             format!("{:?} to {:?}", hold.least, hold.most)
         }
     };
-    // Nobody is inside anything where nothing is exclusive.
+    // A family without a critical section has no stays in it.
     let own = matches!(&spec.workload.arrivals,
         Arrivals::Plan(asks) if !asks.is_empty() && asks.iter().all(|ask| ask.hold.is_some()));
     let hold = match (Family::of(info).inside, own) {
@@ -121,7 +121,7 @@ fn workload(info: &Info, spec: &RunSpec) -> String {
         None => "without end".to_owned(),
     };
     match &spec.workload.arrivals {
-        Arrivals::Plan(asks) if asks.is_empty() => "nobody asks".to_owned(),
+        Arrivals::Plan(asks) if asks.is_empty() => "no requests".to_owned(),
         Arrivals::Plan(asks) => {
             let mut who: Vec<NodeId> = asks.iter().map(|ask| ask.node).collect();
             who.sort_unstable();

@@ -92,7 +92,7 @@ impl<'a> Run<'a> {
             })),
             "last_entry_time" => {
                 let last = self.costs.entered().filter_map(|entry| entry.entered).max();
-                last.map(|last| units(last - Time::ZERO)).ok_or_else(|| "nobody entered".into())
+                last.map(|last| units(last - Time::ZERO)).ok_or_else(|| "no node entered".into())
             }
             "replies_needed" => self.replies_needed(),
             "turnaround_hops" => self.turnaround(),
@@ -123,8 +123,8 @@ impl<'a> Run<'a> {
             Scope::Transmissions => Ok(whole(self.costs.transmissions)),
             Scope::Entry(_) | Scope::EachEntry | Scope::Node(_) => self.per_entry(both),
             Scope::WhileWaiting => {
-                let asked = self.position(Observation::Asked).ok_or("nobody asked")?;
-                let entered = self.entered_position().ok_or("nobody entered")?;
+                let asked = self.position(Observation::Asked).ok_or("no node asked")?;
+                let entered = self.entered_position().ok_or("no node entered")?;
                 let waited = self.outcome.trace.records.iter().take(entered).skip(asked);
                 let sent = waited.filter(|r| matches!(r.event(), Event::Send { .. }));
                 Ok(whole(sent.count() as u64))
@@ -193,7 +193,7 @@ impl<'a> Run<'a> {
 
     /// How many replies had come when the requester entered.
     fn replies_needed(&self) -> Result<Number, String> {
-        let entered = self.entered_position().ok_or("nobody entered")?;
+        let entered = self.entered_position().ok_or("no node entered")?;
         let records = self.outcome.trace.records.iter().take(entered);
         let node = self.outcome.trace.records[entered].node;
         let replies = records.filter(|record| match record.event() {
@@ -209,24 +209,24 @@ impl<'a> Run<'a> {
     /// arrivals count, until the last message has arrived.
     fn turnaround(&self) -> Result<Number, String> {
         let records = &self.outcome.trace.records;
-        let called = self.position(Observation::Called).ok_or("nobody called for an election")?;
+        let called = self.position(Observation::Called).ok_or("no node called for an election")?;
         if self.experiment.scope == Scope::Arrivals {
             let last = self.arrivals().last().ok_or("no message arrived")?;
             return Ok(units(last.at - records[called].at));
         }
         let follows = |event| matches!(event, Event::Notice(Observation::Follows { .. }));
         let last = records.iter().rev().find(|record| follows(record.event()));
-        let last = last.ok_or("nobody was elected")?;
+        let last = last.ok_or("no node was elected")?;
         Ok(units(last.at - records[called].at))
     }
 
     /// From the call for an election until the winner knows.
     fn first_to_know(&self) -> Result<Number, String> {
         let records = &self.outcome.trace.records;
-        let called = self.position(Observation::Called).ok_or("nobody called for an election")?;
+        let called = self.position(Observation::Called).ok_or("no node called for an election")?;
         let follows = |event| matches!(event, Event::Notice(Observation::Follows { .. }));
         let first = records.iter().find(|record| follows(record.event()));
-        Ok(units(first.ok_or("nobody was elected")?.at - records[called].at))
+        Ok(units(first.ok_or("no node was elected")?.at - records[called].at))
     }
 
     /// Messages that arrive, but for acknowledgements.

@@ -76,7 +76,7 @@ fn sizes_have_units_of_two_kinds() {
 fn nodes_in_a_row_end_before_the_last_number() {
     assert_eq!("0..2".parse(), Ok(Nodes(0..2)));
     assert_eq!("p1".parse(), Ok(Nodes(1..2)));
-    assert!("2..2".parse::<Nodes>().unwrap_err().contains("nobody"));
+    assert!("2..2".parse::<Nodes>().unwrap_err().contains("names no node"));
 }
 
 #[test]
