@@ -68,7 +68,7 @@ pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<
             Some(witness) => save(path, &witness.file())?,
             None => {
                 let path = path.display();
-                // Standard error may be closed; then there is nobody to tell.
+                // Standard error may be closed; then there is no reader to tell.
                 let _ = writeln!(terminal.stderr(), "nothing was violated: {path} is not written");
             }
         }

@@ -73,7 +73,7 @@ pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<
     match &compared {
         Compared::Detectors(detectors) => {
             if !whole {
-                // Whoever stopped it wants what there is.
+                // A user who stops the command wants to see what was measured so far.
                 let _ = writeln!(terminal.stderr(), "stopped before everything was measured");
             }
             let text = || {

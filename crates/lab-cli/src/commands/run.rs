@@ -85,7 +85,7 @@ pub fn perform(
     }
     for useless in flags.without_effect(info, &outcome) {
         let (style, plain) = style(WARN);
-        // Standard error may be closed; then there is nobody to warn.
+        // Standard error may be closed; then there is no reader to warn.
         let _ = writeln!(terminal.stderr(), "{style}no effect:{plain} {useless}");
     }
     let report = Report::new(info, &spec, &outcome);

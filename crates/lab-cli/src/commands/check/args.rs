@@ -95,7 +95,7 @@ pub struct SystemArgs {
     /// When timers run out; by default as the algorithm's model says
     #[arg(long, value_enum, help_heading = "System")]
     pub timers: Option<TimersArg>,
-    /// Tell nobody of crashes, even if the algorithm relies on a failure detector
+    /// Tell no node of crashes, even if the algorithm relies on a failure detector
     #[arg(long, help_heading = "System")]
     pub no_detector: bool,
 

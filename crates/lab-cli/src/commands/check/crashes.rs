@@ -71,9 +71,9 @@ fn text(rows: &[Row], args: &Args, terminal: &Terminal) -> String {
         paint(
             DIM,
             format!(
-                "{} nodes, each of which may call once; the highest is the best. ✓: whoever is left agrees on the best of \
+                "{} nodes, each of which may call once; the highest is the best. ✓: the live nodes agree on the best of \
                  them, in all runs. ✗ L2 9: the shortest run after which that is not so has 9 steps (L1: \
-                 two leaders; L2: somebody knows no live leader; L3: not the best leads). What is broken \
+                 two leaders; L2: a node knows no live leader; L3: not the best leads). What is broken \
                  without a crash is not looked for in the other columns. ~ 9: so far, in \
                  runs of up to 9 steps, the search having been stopped after {states}. In brackets: the \
                  algorithm's model has no such crash.",

@@ -65,7 +65,7 @@ impl Search {
         let result = thread::scope(|scope| {
             scope.spawn(|| self.watch(&progress, finished, what, began));
             let result = work(&progress);
-            // Whoever watches may stop.
+            // The progress display ends with the search.
             drop(finish);
             result
         });

@@ -81,7 +81,7 @@ pub(super) fn text(curves: &[Curve], width: usize) -> String {
         for point in &curve.points {
             let (x, y) = frame.at(point);
             let cell = &mut cells[y.round() as usize][x.round() as usize];
-            // Whoever shares a place with another is not lost.
+            // Two curves in one cell print as a star.
             *cell = match *cell {
                 ' ' => letter,
                 same if same == letter => letter,
