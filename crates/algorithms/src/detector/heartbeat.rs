@@ -150,7 +150,7 @@ impl Protocol for Heartbeat {
 
 /// The detector as published.
 pub static PLAIN: Entry<Heartbeat> = Entry::new("fd/heartbeat", "Heartbeats", Config::of)
-    .summary("silence means death; whoever proves it wrong gets more time")
+    .summary("silence means death; a node that proves it wrong gets more time")
     .source(
         "Chandra, Toueg. Unreliable failure detectors for reliable distributed systems. \
          Journal of the ACM 43(2), 1996",

@@ -482,7 +482,7 @@ pub static PLAIN: Entry<Bully> = Entry::new("election/bully", "Bully", |setup| {
 /// A node that knows that none above it lives announces itself at once.
 pub static IMMEDIATE: Entry<Bully> = PLAIN
     .variant("election/bully-immediate", "Bully with immediate announcement")
-    .summary("whoever knows that it is the highest live node leads at once")
+    .summary("a node that knows that it is the highest live one leads at once")
     .options(&[TIMEOUT])
     .config(|setup| Ok(Config { known_dead: true, ..timing(setup)? }))
     .claims(&[

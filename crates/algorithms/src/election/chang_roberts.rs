@@ -314,7 +314,7 @@ pub static REPAIRED: Entry<ChangRoberts> = PLAIN
     .fails(&[
         (
             Property::LeaderKnown,
-            "the best node dies after its id has passed the first hop: nobody knows it for its \
+            "the best node dies after its id has passed the first hop: no node knows it for its \
              own, and it goes round for ever",
         ),
         (

@@ -456,7 +456,7 @@ pub static PLAIN: Entry<QuorumEpoch> = Entry::new(
     (Property::LeaderKnown, "two of three crash, and the third cannot win"),
     (
         Property::BestLeads,
-        "p1 stands, and p0, which has heard of nobody better, votes for it before p2 does",
+        "p1 stands, and p0, which has heard of no better node, votes for it before p2 does",
     ),
 ])
 .options(&[SPREAD])

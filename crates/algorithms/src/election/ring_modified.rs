@@ -60,7 +60,7 @@ pub static PLAIN: Entry<Ring> = Entry::new(
     (Property::LeaderKnown, "the initiator crashes, and its list goes round for ever"),
     (
         Property::BestLeads,
-        "the leader crashes before it is announced, and then the initiator, so that nobody asks \
+        "the leader crashes before it is announced, and then the initiator, so that no node asks \
          again",
     ),
 ])

@@ -481,7 +481,7 @@ pub static PLAIN: Entry<SuperpeerTokens> = Entry::new(
     "Superpeers by repelling tokens",
     config,
 )
-.summary("tokens push each other apart; whoever keeps one serves those nearby")
+.summary("tokens push each other apart; a node that keeps one serves those nearby")
 .source(
     "Lo, Zhou, Liu, GauthierDickey, Li. Scalable supernode selection in peer-to-peer overlay \
      networks. HOT-P2P, 2005",

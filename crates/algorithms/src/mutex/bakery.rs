@@ -312,7 +312,7 @@ pub static NO_CHOOSING: Entry<Bakery> = PLAIN
     )])
     .mutant(
         "mutex/bakery",
-        "nobody says, or waits for, who is choosing a number",
+        "no node says that it is choosing a number, or waits for one that is",
         Property::Exclusion,
     )
     .config(|setup| Ok(Config { mutation: Some(Mutation::NoChoosing), ..(PLAIN.config)(setup)? }))

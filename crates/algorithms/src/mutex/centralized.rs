@@ -346,7 +346,7 @@ pub static PLAIN: Entry<Centralized> =
 /// A request that has to queue is told so.
 pub static DENY: Entry<Centralized> = PLAIN
     .variant("mutex/centralized-deny", "Central coordinator that says \"queued\"")
-    .summary("whoever has to wait is told, and can tell a busy coordinator from a dead one")
+    .summary("a node that has to wait is told, and can tell a busy coordinator from a dead one")
     .options(&[Opt {
         name: "probe",
         default: "1000",

@@ -513,7 +513,7 @@ pub static QUORUM: Entry<Coordinator<quorum_epoch::QuorumEpoch>> = Entry::new(
 .holds(SAFE)
 .fails(&[
     (Property::NoDeadlock, "two of three crash, and the third waits for a majority"),
-    (Property::NoStarvation, "likewise, and so does whoever has no majority on its side"),
+    (Property::NoStarvation, "likewise, and so does a node without a majority on its side"),
     BY_ID,
 ])
 .options(&[LEASE, quorum_epoch::SPREAD])

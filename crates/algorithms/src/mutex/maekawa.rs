@@ -314,7 +314,7 @@ fn spoilt(setup: &Setup, mutation: Mutation) -> Result<Config, Unfit> {
 /// A node does not ask itself.
 pub static LITERAL_003: Entry<Maekawa> = PLAIN
     .variant("mutex/maekawa-literal-003", "Maekawa's voting, own vote not taken")
-    .summary("nodes ask only others; who merely waits still votes for somebody else")
+    .summary("nodes ask only others; a node that merely waits still votes for another")
     .mutant(
         "mutex/maekawa",
         "a node asks all voters but itself, so a set that it shares only in itself protects \

@@ -358,7 +358,7 @@ pub static GREEDY: Entry<RaymondTree> = PLAIN
     .summary("a node keeps the token in its own sub-tree as long as anybody there wants it")
     .mutant(
         "mutex/raymond-tree",
-        "rule 5 takes the parent off the list only when nobody else is on it",
+        "rule 5 takes the parent off the list only when no other node is on it",
         Property::NoStarvation,
     )
     .holds(FREE)

@@ -439,7 +439,7 @@ pub static PLAIN: Entry<ReplicatedCoordinator> =
         ),
         (
             Property::NoStarvation,
-            "whoever retries has no claim over who comes fresh, and may lose every time",
+            "a retrying node has no claim over a newcomer, and may lose every time",
         ),
         (
             Property::FcfsHappenedBefore,

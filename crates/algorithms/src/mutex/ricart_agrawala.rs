@@ -12,9 +12,9 @@
 //! 1. Acquire: tick the clock, take its time as the request's timestamp, send `Request` to all.
 //! 2. `Request` from j: merge its time into the clock. Inside, or waiting with an older request:
 //!    defer j. Otherwise send `Reply` to j.
-//! 3. `Reply`: merge its time into the clock; enter when nobody's is missing.
+//! 3. `Reply`: merge its time into the clock; enter when no node's is missing.
 //! 4. Release: send `Reply` to **all** deferred nodes. Each needs this node's own reply, which
-//!    nobody else can give; replying to one only leaves the others waiting for ever.
+//!    no other node can give; replying to one only leaves the others waiting for ever.
 //!
 //! `mutex/ricart-agrawala-fd` survives crashes: a node that the failure detector suspects counts as
 //! having said yes to everybody. While the detector is perfect that is as safe: a suspected node has
@@ -307,7 +307,7 @@ pub static BARE_REPLY: Entry<RicartAgrawala> = PLAIN
     .holds(STAMPED)
     .fails(&[(
         Property::FcfsHappenedBefore,
-        "p0 asks, and hears of nobody else's request; p1 learns of p0's by a reply that names no \
+        "p0 asks, and hears of no other node's request; p1 learns of p0's by a reply that names no \
          time, asks with an equal or lower time than p0, and goes first",
     )])
     .config(|_| Ok(Config::BARE_REPLY))

@@ -425,7 +425,7 @@ fn members(setup: &Setup) -> Result<u32, Unfit> {
 pub static NO_CS: Entry<RicartAgrawalaMembership> = PLAIN
     .variant(
         "mutex/ricart-agrawala-membership-no-cs",
-        "Ricart–Agrawala with membership, told to nobody",
+        "Ricart–Agrawala with membership, told to no node",
     )
     .summary("a newcomer is added only at its sponsor")
     .mutant(

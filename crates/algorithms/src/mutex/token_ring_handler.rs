@@ -241,7 +241,7 @@ pub static POLLED: Entry<TokenHandler> = HANDLER
     .holds(SAFE)
     .fails(&[(
         Property::NoDeadlock,
-        "p1 computes and wants nothing; the token lies at its door, and nobody enters",
+        "p1 computes and wants nothing; the token lies at its door, and no node enters",
     )])
     .config(|setup| Config::new(setup, Some(Mutation::Polled)))
     .claims(&[

@@ -101,7 +101,7 @@ fn start(trouble: u64, n: u32) -> conclave_protocol::Time {
     at(trouble * (300 + 60 * u64::from(n)))
 }
 
-/// A run with several times of trouble: somebody calls, and nodes crash, recover, join and leave at
+/// A run with several times of trouble: a node calls, and nodes crash, recover, join and leave at
 /// random, as far as the model allows it.
 fn troubled(entry: &dyn Algorithm, seed: u64) -> RunSpec {
     let mut rng = Rng::new(seed).fork(1);
@@ -131,7 +131,7 @@ fn troubled(entry: &dyn Algorithm, seed: u64) -> RunSpec {
     let spared = rng.below(u64::from(n.div_ceil(2))) as u32;
     for trouble in 0..TROUBLES {
         let mut when = start(trouble, n);
-        // Whoever joins and is gone before it is in leaves it open whether it is a member.
+        // A node that joins and crashes before it is in leaves open whether it is a member.
         let mut touched = BTreeSet::new();
         for _ in 0..=rng.below(3) {
             when = when + T * rng.below(8) as u32 + T / 7;
@@ -162,7 +162,7 @@ fn troubled(entry: &dyn Algorithm, seed: u64) -> RunSpec {
                 faults = faults.with(when, Fault::Crash(NodeId(node)));
             }
         }
-        // Whoever stays calls, in the middle of it.
+        // The spared node calls, in the middle of it.
         let call = start(trouble, n) + T * rng.below(16) as u32;
         calls.push(Ask { node: NodeId(spared), at: call, hold: None });
     }

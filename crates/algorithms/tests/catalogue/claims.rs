@@ -157,7 +157,7 @@ fn plain(spec: &CheckSpec) -> Option<Report> {
     Some(report.expect("the check makes sense"))
 }
 
-/// The same where whoever asks tells all others, beside the algorithm.
+/// The same where a node that asks tells all others, beside the algorithm.
 fn in_talk(info: &Info, spec: &CheckSpec) -> Option<Report> {
     macro_rules! talk {
         ($($entry:path),+ $(,)?) => {

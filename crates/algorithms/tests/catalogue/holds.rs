@@ -38,7 +38,7 @@ fn endless(spec: &mut RunSpec) {
     spec.until = at(3_000);
 }
 
-/// The sound algorithm that a mutant spoils starves nobody in the runs that starve the mutant's.
+/// The sound algorithm that a mutant spoils starves no node in the runs that starve the mutant's.
 #[expect(clippy::unnecessary_wraps, reason = "that is what a trial returns")]
 fn parents_starve_nobody() -> Result<(), Failed> {
     for info in catalogue::infos() {

@@ -58,7 +58,7 @@ fn announced(outcome: &Outcome) -> BTreeSet<u32> {
 
 /// From the call until the last node knows the leader.
 fn turnaround(outcome: &Outcome) -> Duration {
-    followings(outcome).last().expect("somebody was elected").0 - at(CALL)
+    followings(outcome).last().expect("a node was elected").0 - at(CALL)
 }
 
 fn assert_promises(outcome: &Outcome) {
@@ -214,7 +214,7 @@ fn who_answers_and_crashes_is_replaced_after_a_second_election() {
     spec.faults = spec.faults.with(at(CALL) + T * 3 / 2, Fault::Crash(NodeId(1)));
     let outcome = simulate(&spec);
     assert_promises(&outcome);
-    // The answer comes after 2T, the outcome is overdue 5T later, and nobody answers for 2T more.
+    // The answer comes after 2T, the outcome is overdue 5T later, and no node answers for 2T more.
     assert_eq!(followings(&outcome), [(at(CALL + 9), 0, 0)]);
 }
 

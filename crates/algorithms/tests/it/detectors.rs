@@ -312,7 +312,7 @@ fn heartbeats_on_a_ring_find_every_crash() {
         let outcome = simulate(&heartbeat_ring::PLAIN, &spec);
         let verdict = verdict(Property::Completeness, &outcome, 1);
         assert!(verdict.held(), "n={n} seed={seed}: {verdict:?}");
-        // And nobody else is suspected in the end.
+        // And no other node is suspected in the end.
         let down = |node: u32| spec.faults.is_down(NodeId(node), outcome.trace.ended);
         let wrong: Vec<_> =
             suspected_at_end(&outcome).into_iter().filter(|&(_, peer)| !down(peer)).collect();

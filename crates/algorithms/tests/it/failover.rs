@@ -253,7 +253,7 @@ fn taking_office_costs_a_question_and_an_answer_per_node() {
 fn a_failover_costs_the_election_and_a_question_and_an_answer_per_node() {
     for n in 3..=9_u32 {
         let mut spec = plan(&PLAIN, setup(n), &[(1, 0, 1), (0, 100, 1)]);
-        // Nobody but p0, which gets no answer, notices.
+        // Only p0, which gets no answer, notices.
         spec.detector = None;
         spec.faults = spec.faults.with(at(90), Fault::Crash(NodeId(n - 1)));
         let outcome = simulate(&PLAIN, &spec);

@@ -136,7 +136,7 @@ fn a_partition_makes_two_coordinators_unless_a_majority_elects_them() {
     assert!(verdict(Property::Exclusion, &split, 1).is_violated());
     let whole = simulate(&QUORUM, &cut_off(&QUORUM));
     assert_held(&whole, &SAFE, "by majority");
-    // p4 steps down, p3's lease ends, and only then somebody enters on the other side.
+    // p4 steps down, p3's lease ends, and only then a node enters on the other side.
     let lost = whole.trace.records.iter().find(|record| {
         record.node == NodeId(3) && record.event() == Event::Notice(Observation::Lost)
     });
@@ -216,7 +216,7 @@ fn any_election_will_do_where_nothing_goes_wrong() {
     assert_it_will_do(&lists, "ring-list");
 }
 
-/// Runs with crashes; in how many of them somebody waits for ever. No two are ever inside.
+/// Runs with crashes; in how many of them a node waits for ever. No two are ever inside.
 fn stuck<E: election::Algorithm>(entry: &Entry<Coordinator<E>>, name: &str) -> usize {
     let is_stuck = |&seed: &u64| {
         let n = 2 + (seed % 8) as u32;

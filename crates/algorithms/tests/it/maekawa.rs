@@ -169,7 +169,7 @@ fn under_any_load_the_mean_stays_below_six_messages_for_each_other_voter() {
                 [random_spec(entry, setup.clone(), seed), crowded(entry, setup.clone(), seed)];
             for spec in specs {
                 let mean = costs(&simulate(&sanders::PLAIN, &spec)).messages_per_entry();
-                let mean = mean.expect("somebody entered");
+                let mean = mean.expect("a node entered");
                 assert!(mean <= bound as f64, "{setup:?} seed {seed}: {mean} > {bound}");
             }
         }
@@ -182,7 +182,7 @@ fn at_saturation_an_entry_costs_about_four_messages_for_each_other_voter() {
         for seed in 0..10 {
             let spec = crowded(&sanders::PLAIN, plane(n), seed);
             let mean = costs(&simulate(&sanders::PLAIN, &spec)).messages_per_entry();
-            let each = mean.expect("somebody entered") / (voters - 1.0);
+            let each = mean.expect("a node entered") / (voters - 1.0);
             assert!((3.5..4.5).contains(&each), "{n} seed {seed}: {each} per voter");
         }
     }
@@ -190,7 +190,7 @@ fn at_saturation_an_entry_costs_about_four_messages_for_each_other_voter() {
         for seed in 0..10 {
             let spec = crowded(&majority_permission::ANY, plain(n), seed);
             let mean = costs(&simulate(&majority_permission::ANY, &spec)).messages_per_entry();
-            let each = mean.expect("somebody entered") / f64::from(n - 1);
+            let each = mean.expect("a node entered") / f64::from(n - 1);
             assert!((3.5..4.5).contains(&each), "any of {n} seed {seed}: {each} per voter");
         }
     }
@@ -247,7 +247,7 @@ fn as_requests_are_numbered_plain_voting_stays_safe_when_messages_overtake_each_
             let outcome = simulate(&maekawa::PLAIN, &spec);
             assert_holds(&[Property::Exclusion, Property::FenceOrder], &outcome, "reordered");
 
-            // With nobody to deadlock with, a request that overtakes the last release waits for it.
+            // With no node to deadlock with, a request that overtakes the last release waits for it.
             if let Arrivals::Closed { clients, think, .. } = &mut spec.workload.arrivals {
                 (*clients, *think) = (0..1, Spread::exactly(Duration::ZERO));
             }

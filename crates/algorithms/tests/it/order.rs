@@ -29,7 +29,7 @@ fn breaks(entry: &dyn Algorithm, seed: u64) -> bool {
     verdict(ORDER, &outcome, 1).is_violated()
 }
 
-/// The same when whoever asks tells all others, and nobody talks along the edges of a ring.
+/// The same when a node that asks tells all others, and none talks along the edges of a ring.
 fn breaks_in_talk<P: mutex::Algorithm>(entry: &Entry<P>, seed: u64) -> bool {
     let setup = Setup::new(Topology::complete(3 + (seed % 7) as u32));
     let mut spec = random_spec(entry, setup, seed);

@@ -35,7 +35,7 @@ fn all_at_once<P: mutex::Algorithm>(entry: &Entry<P>, n: u32) -> (u64, Time) {
         assert_eq!(costs.handover_hops(&outcome.trace, handover), Some(1));
     }
     let first = costs.entered().filter_map(|entry| entry.entered).min();
-    (costs.messages, first.expect("somebody entered"))
+    (costs.messages, first.expect("a node entered"))
 }
 
 const SIZES: [u32; 3] = [3, 5, 7];
@@ -127,7 +127,7 @@ fn roucairol_carvalho_asks_only_for_permissions_that_are_elsewhere() {
         let hops = if id > 0 { 2 } else { 0 };
         assert_eq!(alone(&rc::PLAIN, complete(5), id), (messages, messages, 0, hops));
         let none = complete(5).with("initial", "none");
-        assert_eq!(alone(&rc::PLAIN, none, id), (8, 8, 0, 2), "they lie with nobody");
+        assert_eq!(alone(&rc::PLAIN, none, id), (8, 8, 0, 2), "they lie with no node");
     }
     // Once; again; then p4 and p2 in turns.
     let plan = [(4, 0, 10), (4, 100, 10), (2, 200, 10), (4, 300, 10), (2, 400, 10), (4, 500, 10)];
@@ -233,7 +233,7 @@ fn without_fifo_nearly_every_random_run_of_lamport_puts_two_inside() {
     }
 }
 
-/// Nobody of `asking` enters when `fault` happens at the very beginning, and nothing moves.
+/// None of `asking` enters when `fault` happens at the very beginning, and nothing moves.
 fn stuck<P: mutex::Algorithm>(entry: &Entry<P>, n: u32, asking: u32, fault: Fault) -> bool {
     let mut spec = planned(entry, complete(n), [(asking, 10, 10)]);
     spec.faults = spec.faults.with(at(0), fault);
@@ -371,7 +371,7 @@ fn the_token_goes_to_whose_request_arrives_first() {
 
 #[test]
 fn a_younger_request_may_be_granted_before_an_older_one_where_permissions_are_kept() {
-    // p1's request, stamped 1, is under way while p0 enters three times, asking nobody.
+    // p1's request, stamped 1, is under way while p0 enters three times, asking no node.
     let plan = [(1, 0, 10), (0, 10, 10), (0, 30, 10), (0, 50, 10)];
     let mut spec = planned(&rc::PLAIN, complete(2), plan);
     spec.delays.links = vec![slow(1, 0, 0..1, 200)];

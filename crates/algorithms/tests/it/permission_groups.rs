@@ -33,7 +33,7 @@ fn a_silent_node_is_reported_after_a_round_trip() {
     assert_eq!(
         reports(&outcome),
         [(at(2), NodeId(1), suspects), (at(2), NodeId(2), suspects)],
-        "and nobody else is suspected"
+        "and no other node is suspected"
     );
 }
 
@@ -47,7 +47,7 @@ fn a_node_that_crashes_inside_is_found_by_a_probe() {
     assert_eq!(order(&outcome), [0], "a crash inside stops everybody");
     // Asked at 5, queued at 7, probed at 15 and 25; the probe at 35 remains without answer.
     assert_eq!(reports(&outcome), [(at(37), NodeId(1), Observation::Suspects(NodeId(0)))]);
-    // Without probes nobody notices.
+    // Without probes no node notices.
     spec.setup = complete(3).with("probe", 0);
     let outcome = simulate(&queued::PLAIN, &spec);
     assert_eq!((reports(&outcome), outcome.trace.end), (vec![], End::Quiet));

@@ -22,7 +22,7 @@ fn calls(n: u32, calls: &[(u32, u64)], until: u64) -> RunSpec {
     spec
 }
 
-/// Whom a node takes for the leader from when on; `None` if nobody.
+/// Whom a node takes for the leader from when on; `None` if it knows no leader.
 fn history(outcome: &Outcome, node: u32) -> Vec<(Time, Option<u32>)> {
     let of_node = outcome.trace.records.iter().filter(|record| record.node == NodeId(node));
     let news = of_node.filter_map(|record| match record.event() {

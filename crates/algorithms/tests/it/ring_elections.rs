@@ -203,7 +203,7 @@ mod chang_and_roberts {
         assert_eq!(outcome.trace.end, End::Quiet, "everybody waits");
         assert!(leaders(&outcome).is_empty());
         assert!(verdict(Property::LeaderKnown, &outcome, 1).is_violated());
-        // Nobody can call another, for all take part in this one.
+        // No node can call another, for all take part in this one.
         let again = crashing(calling(PLAIN, ring(5), &[(4, 0), (1, 300)]), &[(4, 15)]);
         assert!(leaders(&simulate(PLAIN, &again)).is_empty());
     }
@@ -304,7 +304,7 @@ mod frederickson_and_lynch {
     fn rounds(outcome: &Outcome) -> Duration {
         let follows = |event| matches!(event, Event::Notice(Observation::Follows { .. }));
         let mut records = outcome.trace.records.iter();
-        records.find(|record| follows(record.event())).expect("somebody leads").at - Time::ZERO
+        records.find(|record| follows(record.event())).expect("a node leads").at - Time::ZERO
     }
 
     #[test]
@@ -522,7 +522,7 @@ mod lists {
             for seed in 0..240 {
                 let n = 2 + (seed % 8) as u32;
                 let mut spec = crate::support::random_election(entry, complete(n), seed);
-                // Whoever crashes has done so before the first call.
+                // All crashes come before the first call.
                 for happening in &mut spec.faults.plan {
                     happening.at = Time::ZERO;
                 }
@@ -543,7 +543,7 @@ mod lists {
         for entry in entries {
             for node in 0..5 {
                 for moment in 0..260 {
-                    // p0 stays up and calls, so that there is an election whoever dies.
+                    // p0 stays up and calls, so that there is an election whichever node dies.
                     let calls = [(0, 10), (2, 10)];
                     let crashes = [(node, moment)];
                     let after = if node == 0 { [(1, 400)] } else { [(0, 400)] };
@@ -665,7 +665,7 @@ mod watchdogs {
         let spec = crashing(calling(entry, complete(5), &[(1, 0)]), &[(1, 1)]);
         let outcome = simulate(entry, &spec);
         assert_promises(&outcome, "the next takes over");
-        // The first election of p2, and of nobody else.
+        // The first election of p2, and of no other node.
         let mut first = outcome.trace.records.iter().filter(|record| match record.event() {
             Event::Timer { label } => outcome.trace.name(label) == "Watchdog",
             _ => false,

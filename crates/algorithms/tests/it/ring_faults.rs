@@ -32,7 +32,7 @@ fn planned<P: Algorithm>(entry: &Entry<P>, setup: Setup, asks: &[(u32, u64, u32)
     spec
 }
 
-/// How long somebody may have to wait until a fault is noticed and mended.
+/// How long a node may have to wait until a fault is noticed and mended.
 const PATIENCE: Duration = Duration::from_millis(400);
 
 /// Everything that the entry promises is true of the run.
@@ -58,7 +58,7 @@ fn grants(outcome: &Outcome) -> Vec<(Time, u32, u64)> {
     outcome.trace.records.iter().filter_map(grant).collect()
 }
 
-/// At no time had more tokens been made anew than had been lost, and after the last loss somebody
+/// At no time had more tokens been made anew than had been lost, and after the last loss a node
 /// still entered. Returns how many were lost.
 fn assert_exact(outcome: &Outcome, what: &str) -> u64 {
     let mut lost = 0;
@@ -189,7 +189,7 @@ fn a_lost_ping_is_noticed_within_two_revolutions() {
             let outcome = simulate(&misra::PLAIN, &spec);
             assert_eq!(made_anew(&outcome, "Ping"), 1, "n={n}, lost at {moment}");
             let asked = 30.max(moment + 2 * u64::from(n));
-            let entered = costs(&outcome).entries[0].entered.expect("somebody noticed");
+            let entered = costs(&outcome).entries[0].entered.expect("a node noticed");
             assert!(entered <= at(asked + u64::from(n) + 1), "n={n}, lost at {moment}");
         }
     }
@@ -217,7 +217,7 @@ fn ft_spec(seed: u64) -> (RunSpec, Rng) {
     let n = 2 + rng.below(7) as u32;
     let mut spec = random_spec(&ft::PLAIN, complete(n), seed);
     if seed.is_multiple_of(2) {
-        // Nobody joins; all are members.
+        // No node joins; all are members.
         spec.setup = complete(n);
         spec.faults = Faults::none();
     }

@@ -46,7 +46,7 @@ fn sent_while_waiting(outcome: &Outcome, node: u32) -> Vec<u64> {
     counts
 }
 
-/// Nothing happens any more although somebody waits.
+/// Nothing happens any more although a node waits.
 fn assert_standstill(outcome: &Outcome) {
     assert_eq!(outcome.trace.end, End::Quiet);
     assert!(verdict(Property::NoDeadlock, outcome, 1).is_violated());
@@ -292,7 +292,7 @@ fn privileged(world: &World, n: u32) -> usize {
 
 /// Places on the ring of registers and copies where a privilege is or is on its way.
 fn privileges(world: &World, n: u32) -> usize {
-    let state = |i: u32| world.state::<Register>(NodeId(i % n)).expect("nobody crashes");
+    let state = |i: u32| world.state::<Register>(NodeId(i % n)).expect("no node crashes");
     let on_the_way = (0..n).filter(|&i| Some(state(i).register()) != state(i + 1).before());
     privileged(world, n) + on_the_way.count()
 }

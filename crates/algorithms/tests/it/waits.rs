@@ -1,4 +1,4 @@
-//! Whom a node says that it waits for: nobody unless it waits, and each of them has to send it
+//! Whom a node says that it waits for: no node unless it waits, and each of them has to send it
 //! something before it enters.
 
 use std::collections::BTreeMap;

@@ -145,7 +145,7 @@ fn holders_that_crash_one_after_the_other_never_pass_on_a_token_twice() {
         let n = 3 + (seed % 6) as u32;
         let mut spec = random_spec(&SIGMA, group(n, n / 2 + 1, 6).with("lease", 30), seed);
         spec.workload.hold = Spread::exactly(T * 30);
-        // Whoever is inside at that time; the others go on.
+        // The node that is inside at that time; the others go on.
         for (client, after) in [(0, 40), (1, 90), (2, 140), (3, 200), (4, 260)] {
             let when = at(after + seed % 17);
             let crash = Fault::Crash(NodeId(n + client));
