@@ -13,6 +13,19 @@ use conclave_lab::flags::{
 
 use crate::Failure;
 
+/// Makes flags of the laboratory from those of the command line: the fields before the semicolon are
+/// carried over as they are, those behind it are not, and further fields are given at the end. A
+/// flag that is named in neither place does not compile.
+macro_rules! carry {
+    ($($args:ident { $($same:ident),+; $($other:ident $(: $ignored:pat)?),* $(,)? } = $from:expr),+
+        => $flags:ident { $($name:ident $(: $value:expr)?),* $(,)? }) => {{
+        $(let $args { $($same,)+ $($other $(: $ignored)?,)* } = $from;)+
+        $flags { $($($same,)+)+ $($name $(: $value)?,)* }
+    }};
+}
+
+pub(crate) use carry;
+
 /// What a run depends on, as flags.
 ///
 /// Times are `5ms`, `3T` or a bare number, which means `T`, the longest a message takes.
@@ -22,17 +35,9 @@ pub struct SpecArgs {
     #[arg(long, short, value_name = "N", env = "CONCLAVE_NODES", default_value_t = 3)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "System")]
     pub nodes: u32,
-    /// Who is linked with whom: complete, ring, line, star, binary, grid, drawn by the seed (tree,
-    /// geometric, geometric3, dht), or a file with a link `0 1` per line, and perhaps places, as in
-    /// `at 0 2.5 1`; by default what the algorithm needs
-    #[arg(long, value_name = "SHAPE|FILE", env = "CONCLAVE_TOPOLOGY", help_heading = "System")]
-    pub topology: Option<String>,
-    /// What makes each node a good leader, beside its id: a number for each, as in 5,5,9, or random
-    #[arg(long, value_name = "A,…|random", env = "CONCLAVE_ATTRIBUTES", help_heading = "System")]
-    pub attributes: Option<Attributes>,
-    /// Set an option of the algorithm; `conclave explain ID` lists them
-    #[arg(long, value_name = "NAME=VALUE", help_heading = "System")]
-    pub set: Vec<Setting>,
+    /// Its links, and what tells its nodes apart.
+    #[command(flatten)]
+    pub make_up: MakeUpArgs,
     /// T, the longest a message takes as far as the algorithm may rely on it
     #[arg(long, value_name = "TIME", env = "CONCLAVE_UNIT", help_heading = "System")]
     #[arg(default_value = "1ms")]
@@ -161,6 +166,22 @@ pub struct SpecArgs {
     pub beyond_model: bool,
 }
 
+/// What a system is made of, beside the number of its nodes.
+#[derive(Clone, Debug, clap::Args)]
+pub struct MakeUpArgs {
+    /// Who is linked with whom: complete, ring, line, star, binary, grid, drawn by the seed (tree,
+    /// geometric, geometric3, dht), or a file with a link `0 1` per line, and perhaps places, as in
+    /// `at 0 2.5 1`; by default what the algorithm needs
+    #[arg(long, value_name = "SHAPE|FILE", env = "CONCLAVE_TOPOLOGY", help_heading = "System")]
+    pub topology: Option<String>,
+    /// What makes each node a good leader, beside its id: a number for each, as in 5,5,9, or random
+    #[arg(long, value_name = "A,…|random", env = "CONCLAVE_ATTRIBUTES", help_heading = "System")]
+    pub attributes: Option<Attributes>,
+    /// Set an option of the algorithm; `conclave explain ID` lists them
+    #[arg(long, value_name = "NAME=VALUE", help_heading = "System")]
+    pub set: Vec<Setting>,
+}
+
 /// Whether messages of one link keep their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum ChannelsArg {
@@ -182,99 +203,29 @@ impl From<ChannelsArg> for Order {
 impl SpecArgs {
     /// The flags as the laboratory takes them, with the files that they name.
     pub fn flags(&self) -> Result<RunFlags, Failure> {
-        let mut files = topology_file(self.topology.as_deref())?;
+        let mut files = self.make_up.files()?;
         if let Some(DelayModel::Matrix(name)) = &self.delay {
             files.insert(name.clone(), read(Path::new(name))?);
         }
-        let Self {
-            nodes,
-            topology,
-            attributes,
-            set,
-            unit,
-            processing,
-            seed,
-            delay,
-            slow,
-            channels,
-            reliable,
-            loss,
-            duplicate,
-            ask,
-            rounds,
-            think,
-            open,
-            hold,
-            crash,
-            recover,
-            recover_empty,
-            reset,
-            pause,
-            partition,
-            suspect,
-            trust,
-            lose,
-            join,
-            leave,
-            crash_rate,
-            pause_rate,
-            suspect_rate,
-            skew,
-            detector,
-            until,
-            events,
-            linger,
-            beyond_model,
-        } = self.clone();
-        let channels = channels.map(Into::into);
-        Ok(RunFlags {
-            nodes,
-            topology,
-            attributes,
-            set,
-            unit,
-            processing,
-            seed,
-            delay,
-            slow,
-            channels,
-            reliable,
-            loss,
-            duplicate,
-            ask,
-            rounds,
-            think,
-            open,
-            hold,
-            crash,
-            recover,
-            recover_empty,
-            reset,
-            pause,
-            partition,
-            suspect,
-            trust,
-            lose,
-            join,
-            leave,
-            crash_rate,
-            pause_rate,
-            suspect_rate,
-            skew,
-            detector,
-            until,
-            events,
-            linger,
-            beyond_model,
-            files,
+        let MakeUpArgs { topology, attributes, set } = self.make_up.clone();
+        Ok(carry! {
+            SpecArgs {
+                nodes, unit, processing, seed, delay, slow, reliable, loss, duplicate, ask, rounds,
+                think, open, hold, crash, recover, recover_empty, reset, pause, partition, suspect,
+                trust, lose, join, leave, crash_rate, pause_rate, suspect_rate, skew, detector, until,
+                events, linger, beyond_model; make_up: _, channels
+            } = self.clone()
+            => RunFlags { topology, attributes, set, channels: channels.map(Into::into), files }
         })
     }
 }
 
-/// The file that is named as the topology, if it is one and not a shape.
-pub(crate) fn topology_file(name: Option<&str>) -> Result<Files, Failure> {
-    let file = name.filter(|name| Path::new(name).is_file());
-    file.map(|name| Ok((name.to_owned(), read(Path::new(name))?))).into_iter().collect()
+impl MakeUpArgs {
+    /// The file that is named as the topology, if it is one and not a shape.
+    pub(crate) fn files(&self) -> Result<Files, Failure> {
+        let file = self.topology.as_ref().filter(|name| Path::new(name).is_file());
+        file.map(|name| Ok((name.clone(), read(Path::new(name))?))).into_iter().collect()
+    }
 }
 
 fn read(path: &Path) -> Result<String, Failure> {

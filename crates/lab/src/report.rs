@@ -13,6 +13,7 @@ use conclave_sim::{
 };
 
 pub use self::describe::describe;
+pub(crate) use self::describe::shape;
 pub use self::json::{
     CostData, Demands, EntryData, FigureData, JudgedData, RunData, Seconds, TheoryData,
 };

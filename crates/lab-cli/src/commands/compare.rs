@@ -1,6 +1,7 @@
 //! `conclave compare`: what the algorithms of a family cost, measured beside theory and beside
 //! what the lectures claim.
 
+mod area;
 mod html;
 mod plot;
 mod tables;

@@ -3,18 +3,12 @@
 use conclave_check::{Budgets, CheckSpec, Requests, Timers};
 use conclave_protocol::{Asking, Channels, Family, Info};
 
+use crate::report::shape;
+
 /// What is checked, in one line.
 pub fn describe(info: &Info, spec: &CheckSpec) -> String {
     let n = u64::from(spec.setup.n());
-    let shape = match spec.setup.topology.shape() {
-        "complete" => "each linked with each",
-        "ring" => "in a ring",
-        "line" => "in a line",
-        "star" => "in a star",
-        "binary" => "in a binary tree",
-        "tree" => "in a tree",
-        _ => "in a graph",
-    };
+    let shape = shape(&spec.setup.topology);
     let mut parts = vec![format!("({}), {}, {shape}", info.id, counted(n, "node"))];
     if Family::of(info).asking != Asking::None {
         let often = match spec.requests {

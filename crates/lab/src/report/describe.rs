@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use conclave_protocol::{Channels, Family, Info, NodeId};
+use conclave_protocol::{Channels, Family, Info, NodeId, Topology};
 use conclave_sim::{Arrivals, Delay, RunSpec, Spread};
 
 use super::number;
@@ -10,7 +10,7 @@ use super::number;
 /// What a specification says, in one line.
 pub fn describe(info: &Info, spec: &RunSpec) -> String {
     let nodes = counted(spec.setup.n() as usize, "node");
-    let mut parts = vec![format!("({}), {nodes}, {}", info.id, shape(spec))];
+    let mut parts = vec![format!("({}), {nodes}, {}", info.id, shape(&spec.setup.topology))];
     match &spec.decisions {
         Some(decisions) => {
             parts.push(format!("follows {}, one each T", counted(decisions.len(), "decision")));
@@ -67,8 +67,9 @@ fn surroundings(info: &Info, spec: &RunSpec) -> Vec<String> {
     parts
 }
 
-fn shape(spec: &RunSpec) -> &'static str {
-    match spec.setup.topology.shape() {
+/// How the nodes are linked, in words.
+pub(crate) fn shape(topology: &Topology) -> &'static str {
+    match topology.shape() {
         "complete" => "each linked with each",
         "ring" => "in a ring",
         "line" => "in a line",

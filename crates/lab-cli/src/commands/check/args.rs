@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use conclave_check::{Requests, Timers};
-use conclave_lab::flags::{Attributes, CheckFlags, Nodes, Setting, Size};
+use conclave_lab::flags::{CheckFlags, Nodes, Size};
 use conclave_protocol::Property;
 
 use crate::Failure;
 use crate::commands::run::DiagramArgs;
-use crate::spec_args::{ChannelsArg, topology_file};
+use crate::spec_args::{ChannelsArg, MakeUpArgs, carry};
 
 /// Flags of `conclave check`.
 #[derive(Clone, Debug, clap::Args)]
@@ -78,17 +78,9 @@ pub struct SystemArgs {
     /// Whose applications ask: 0..2 is p0 and p1; by default all that may
     #[arg(long, value_name = "A..B", help_heading = "System")]
     pub clients: Option<Nodes>,
-    /// Who is linked with whom: complete, ring, line, star, binary, grid, drawn by the seed (tree,
-    /// geometric, geometric3, dht), or a file with a link `0 1` per line, and perhaps places, as in
-    /// `at 0 2.5 1`; by default what the algorithm needs
-    #[arg(long, value_name = "SHAPE|FILE", env = "CONCLAVE_TOPOLOGY", help_heading = "System")]
-    pub topology: Option<String>,
-    /// What makes each node a good leader, beside its id: a number for each, as in 5,5,9, or random
-    #[arg(long, value_name = "A,…|random", env = "CONCLAVE_ATTRIBUTES", help_heading = "System")]
-    pub attributes: Option<Attributes>,
-    /// Set an option of the algorithm; `conclave explain ID` lists them
-    #[arg(long, value_name = "NAME=VALUE", help_heading = "System")]
-    pub set: Vec<Setting>,
+    /// Its links, and what tells its nodes apart.
+    #[command(flatten)]
+    pub make_up: MakeUpArgs,
     /// Whether messages of one link keep their order; by default as the algorithm's model says
     #[arg(long, value_enum, env = "CONCLAVE_CHANNELS", help_heading = "System")]
     pub channels: Option<ChannelsArg>,
@@ -196,69 +188,26 @@ impl From<TimersArg> for Timers {
 impl Args {
     /// The flags as the laboratory takes them, with the files that they name.
     pub fn flags(&self) -> Result<CheckFlags, Failure> {
-        let files = topology_file(self.system.topology.as_deref())?;
-        let SystemArgs {
-            nodes,
-            requests,
-            clients,
-            topology,
-            attributes,
-            set,
-            channels,
-            timers,
-            no_detector,
-            crashes,
-            recoveries,
-            amnesias,
-            mortal,
-            mid_step,
-            losses,
-            repeats,
-            partitions,
-            suspicions,
-            joins,
-            leaves,
-            timer_budget,
-            beyond_model,
-            property,
-        } = self.system.clone();
-        let SearchArgs { hunt: _, no_reduction, symmetry, threads, memory, depth, states } =
-            self.search.clone();
-        let (channels, timers) = (channels.map(Into::into), timers.map(Into::into));
-        let threads = threads.or_else(|| u16::try_from(available()).ok());
-        let count = self.count;
-        Ok(CheckFlags {
-            nodes,
-            requests,
-            clients,
-            topology,
-            attributes,
-            set,
-            channels,
-            timers,
-            no_detector,
-            crashes,
-            recoveries,
-            amnesias,
-            mortal,
-            mid_step,
-            losses,
-            repeats,
-            partitions,
-            suspicions,
-            joins,
-            leaves,
-            timer_budget,
-            beyond_model,
-            property,
-            count,
-            no_reduction,
-            symmetry,
-            threads,
-            memory,
-            depth,
-            states,
-            files,
+        let MakeUpArgs { topology, attributes, set } = self.system.make_up.clone();
+        Ok(carry! {
+            SystemArgs {
+                nodes, requests, clients, no_detector, crashes, recoveries, amnesias, mortal, mid_step,
+                losses, repeats, partitions, suspicions, joins, leaves, timer_budget, beyond_model,
+                property; make_up, channels, timers
+            } = self.system.clone(),
+            SearchArgs {
+                no_reduction, symmetry, memory, depth, states; hunt: _, threads
+            } = self.search.clone()
+            => CheckFlags {
+                topology,
+                attributes,
+                set,
+                channels: channels.map(Into::into),
+                timers: timers.map(Into::into),
+                count: self.count,
+                threads: threads.or_else(|| u16::try_from(available()).ok()),
+                files: make_up.files()?,
+            }
         })
     }
 }

@@ -4,12 +4,10 @@ use std::fmt::Write as _;
 
 use conclave_lab::compare::{Graph, Line, figure};
 
-const WIDTH: f64 = 720.0;
+use super::area::{Area, BOTTOM, LEFT, TOP, WIDTH};
+
 const HEIGHT: f64 = 380.0;
-const LEFT: f64 = 60.0;
 const RIGHT: f64 = 230.0;
-const TOP: f64 = 12.0;
-const BOTTOM: f64 = 44.0;
 /// How many colours the page has; then dashes vary.
 const COLORS: usize = 8;
 const DASHES: [&str; 4] = ["none", "7 3", "2 3", "9 3 2 3"];
@@ -34,39 +32,17 @@ pub(super) fn svg(graph: &Graph) -> Option<String> {
     let title = graph.title;
     let mut svg =
         format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{title}\">\n");
-    let (bottom, right) = (HEIGHT - BOTTOM, WIDTH - RIGHT);
+    let area = Area { right: WIDTH - RIGHT, bottom: HEIGHT - BOTTOM };
     for y in vertical.ticks() {
-        let (py, label) = (vertical.at(y), figure(y));
-        let _ = writeln!(
-            svg,
-            "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{py:.1}\" x2=\"{right}\" y2=\"{py:.1}\"/>\
-             <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
-            LEFT - 6.0,
-            py + 4.0,
-        );
+        area.rule_across(vertical.at(y), &figure(y), &mut svg);
     }
     let mut sizes: Vec<f64> = points().map(|(x, _)| x).collect();
     sizes.sort_by(f64::total_cmp);
     sizes.dedup();
     for x in sizes {
-        let (px, label) = (horizontal.at(x), figure(x));
-        let _ = writeln!(
-            svg,
-            "<line class=\"grid\" x1=\"{px:.1}\" y1=\"{TOP}\" x2=\"{px:.1}\" y2=\"{bottom}\"/>\
-             <text class=\"tick\" x=\"{px:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>",
-            bottom + 16.0,
-        );
+        area.rule_down(horizontal.at(x), &figure(x), &mut svg);
     }
-    let _ = writeln!(
-        svg,
-        "<text class=\"axis\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">nodes N</text>\
-         <text class=\"axis\" transform=\"translate(14 {:.1}) rotate(-90)\" \
-         text-anchor=\"middle\">{}</text>",
-        LEFT.midpoint(right),
-        bottom + 34.0,
-        TOP.midpoint(bottom),
-        graph.unit,
-    );
+    area.titles("nodes N", graph.unit, &mut svg);
     for (line, label) in graph.lines.iter().zip(labels(graph, &vertical)) {
         let keep = |points: &[(f64, f64)]| -> Vec<(f64, f64)> {
             points.iter().copied().filter(shown).map(at).collect()

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use conclave_lab::compare::fd::{Curve, Point};
 use conclave_lab::compare::figure;
 
+use super::area::{Area, BOTTOM, LEFT, TOP, WIDTH};
 use super::plot::Axis;
 
 /// How many lines the plot on a terminal has.
@@ -119,12 +120,8 @@ pub(super) fn text(curves: &[Curve], width: usize) -> String {
     text
 }
 
-const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 420.0;
-const LEFT: f64 = 60.0;
 const RIGHT: f64 = 200.0;
-const TOP: f64 = 12.0;
-const BOTTOM: f64 = 44.0;
 /// Between the axis and the line of those that made no mistakes.
 const GAP: f64 = 26.0;
 
@@ -136,34 +133,15 @@ pub(super) fn svg(curves: &[Curve]) -> Option<String> {
         "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"Mistakes over detection \
          time\">\n"
     );
+    let area = Area { right, bottom: none };
     let heights = frame.decades().map(|rate| (frame.up.at(rate), power(rate)));
     for (y, label) in heights.chain([(none, "none".to_owned())]) {
-        let _ = writeln!(
-            svg,
-            "<line class=\"grid\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\"/>\
-             <text class=\"tick\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
-            LEFT - 6.0,
-            y + 4.0,
-        );
+        area.rule_across(y, &label, &mut svg);
     }
     for tick in frame.across.ticks() {
-        let (x, label) = (frame.across.at(tick), figure(tick));
-        let _ = writeln!(
-            svg,
-            "<line class=\"grid\" x1=\"{x:.1}\" y1=\"{TOP}\" x2=\"{x:.1}\" y2=\"{none}\"/>\
-             <text class=\"tick\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>",
-            none + 16.0,
-        );
+        area.rule_down(frame.across.at(tick), &figure(tick), &mut svg);
     }
-    let _ = writeln!(
-        svg,
-        "<text class=\"axis\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">detection time in \
-         T</text><text class=\"axis\" transform=\"translate(14 {:.1}) rotate(-90)\" \
-         text-anchor=\"middle\">mistakes per pair and 1000 T</text>",
-        LEFT.midpoint(right),
-        none + 34.0,
-        TOP.midpoint(none),
-    );
+    area.titles("detection time in T", "mistakes per pair and 1000 T", &mut svg);
     for (i, curve) in curves.iter().enumerate() {
         let points: Vec<(f64, f64)> = curve.points.iter().map(|point| frame.at(point)).collect();
         let path: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
