@@ -407,7 +407,7 @@ impl Explorer {
 
 /// The two sides of a partition, as the checker writes them down: the one without the last node
 /// first.
-fn sides(apart: u32, n: u32) -> Vec<Vec<NodeId>> {
+pub(crate) fn sides(apart: u32, n: u32) -> Vec<Vec<NodeId>> {
     let side = |is: u32| (0..n).filter(|node| apart >> node & 1 == is).map(NodeId).collect();
     vec![side(1), side(0)]
 }

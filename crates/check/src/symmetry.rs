@@ -163,14 +163,17 @@ fn automorphisms(
     Some(partial)
 }
 
+/// The image of a part by its number and that of the renaming.
+type Images = FxHashMap<(u32, u16), u32>;
+
 /// What the space keeps to rename its parts and to test renamings.
 #[derive(Debug)]
 pub(crate) struct Renamings {
     pub(crate) group: Arc<Group>,
     /// Whether a node may crash between two messages of a step, so that their order matters.
     mid_step: bool,
-    locals: FxHashMap<(u32, u16), u32>,
-    envelopes: FxHashMap<(u32, u16), u32>,
+    locals: Images,
+    envelopes: Images,
     tested: FxHashSet<(u32, LocalEvent)>,
     offered: FxHashSet<u32>,
     /// Those members of the group that no step has told from doing nothing.
@@ -195,8 +198,8 @@ impl Renamings {
         Self {
             group,
             mid_step,
-            locals: FxHashMap::default(),
-            envelopes: FxHashMap::default(),
+            locals: Images::default(),
+            envelopes: Images::default(),
             tested: FxHashSet::default(),
             offered: FxHashSet::default(),
             good,

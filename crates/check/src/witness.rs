@@ -4,6 +4,7 @@ use conclave_protocol::{
     Action, Decision, Lasting, NodeId, Observation, Promise, Property, Says, Time,
 };
 
+use crate::explore::sides;
 use crate::space::Space;
 use crate::symmetry::Canon;
 use crate::worker::{Candidate, Move, NO_STEP, Step, WHOLE, Worker, fingerprint};
@@ -128,13 +129,7 @@ pub(crate) fn decision(
             Action::Repeat { from, to, place }
         }
         Move::Crash { node } => Action::Crash(name(node)),
-        Move::Partition { apart } => {
-            let groups = [1, 0].map(|side| {
-                let here = |node: &u32| apart >> node & 1 == side;
-                (0..shape.n as u32).filter(here).map(NodeId).collect()
-            });
-            Action::Partition(groups.into())
-        }
+        Move::Partition { apart } => Action::Partition(sides(apart, shape.n as u32)),
         Move::Heal => Action::Heal,
     };
     let mut decision = Decision::from(what);

@@ -11,6 +11,7 @@
 use std::any::Any;
 use std::collections::VecDeque;
 use std::fmt::Debug;
+use std::ops::Deref;
 use std::time::Duration;
 
 use erased_serde::Serialize;
@@ -149,25 +150,7 @@ pub trait Message {
     fn contents(&self) -> &dyn Serialize;
 }
 
-impl<T: Message + ?Sized> Message for &T {
-    fn label(&self) -> &'static str {
-        (**self).label()
-    }
-
-    fn charge(&self, from: NodeId, to: NodeId) -> Charge {
-        (**self).charge(from, to)
-    }
-
-    fn is_app(&self) -> bool {
-        (**self).is_app()
-    }
-
-    fn contents(&self) -> &dyn Serialize {
-        (**self).contents()
-    }
-}
-
-impl<T: Message + ?Sized> Message for Box<T> {
+impl<T: Deref<Target: Message>> Message for T {
     fn label(&self) -> &'static str {
         (**self).label()
     }

@@ -18,6 +18,8 @@ mod go_on;
 mod happen;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod user;
 
 /// Runs an algorithm as specified.
 pub fn run(algorithm: &dyn Algorithm, spec: &RunSpec) -> Result<Outcome, SpecError> {

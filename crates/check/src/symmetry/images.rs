@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use conclave_protocol::Input;
+use conclave_protocol::{Input, NodeId};
 
-use super::Renamings;
 use super::rename::mask;
+use super::{Images, Renamings};
+use crate::nodes::Nodes;
 use crate::space::{Global, LocalEvent, Space};
 
 /// What stands in a slot of a state.
@@ -18,20 +19,8 @@ pub(super) enum Part {
 
 impl Space {
     pub(super) fn image_of_local(&mut self, renamings: &mut Renamings, id: u32, by: usize) -> u32 {
-        if let Some(&known) = renamings.locals.get(&(id, by as u16)) {
-            return known;
-        }
-        let group = Arc::clone(&renamings.group);
-        let (names, back) = (&group.members[by], &group.members[group.inverse[by]]);
-        let image = self.nodes.rename_local(id, names);
-        let image = image.filter(|&it| self.nodes.rename_local(it, back) == Some(id));
-        let Some(image) = image else {
-            renamings.refuse("the state of a node cannot be renamed".to_owned());
-            return id;
-        };
-        renamings.locals.insert((id, by as u16), image);
-        renamings.locals.insert((image, group.inverse[by] as u16), id);
-        image
+        let refused = |_: &Nodes, _| "the state of a node cannot be renamed".to_owned();
+        self.image_of(renamings, |it| &mut it.locals, Nodes::rename_local, refused, id, by)
     }
 
     pub(super) fn image_of_envelope(
@@ -40,20 +29,35 @@ impl Space {
         id: u32,
         by: usize,
     ) -> u32 {
-        if let Some(&known) = renamings.envelopes.get(&(id, by as u16)) {
+        let refused =
+            |nodes: &Nodes, id| format!("a message {} cannot be renamed", nodes.message(id));
+        self.image_of(renamings, |it| &mut it.envelopes, Nodes::rename_message, refused, id, by)
+    }
+
+    /// The part that `rename` makes of one, if that can be taken back; remembered in `known`.
+    fn image_of(
+        &mut self,
+        renamings: &mut Renamings,
+        known: impl Fn(&mut Renamings) -> &mut Images,
+        rename: impl Fn(&mut Nodes, u32, &[NodeId]) -> Option<u32>,
+        refused: impl Fn(&Nodes, u32) -> String,
+        id: u32,
+        by: usize,
+    ) -> u32 {
+        if let Some(&known) = known(renamings).get(&(id, by as u16)) {
             return known;
         }
         let group = Arc::clone(&renamings.group);
         let (names, back) = (&group.members[by], &group.members[group.inverse[by]]);
-        let image = self.nodes.rename_message(id, names);
-        let image = image.filter(|&it| self.nodes.rename_message(it, back) == Some(id));
+        let image = rename(&mut self.nodes, id, names);
+        let image = image.filter(|&it| rename(&mut self.nodes, it, back) == Some(id));
         let Some(image) = image else {
-            let what = self.nodes.message(id);
-            renamings.refuse(format!("a message {what} cannot be renamed"));
+            renamings.refuse(refused(&self.nodes, id));
             return id;
         };
-        renamings.envelopes.insert((id, by as u16), image);
-        renamings.envelopes.insert((image, group.inverse[by] as u16), id);
+        let known = known(renamings);
+        known.insert((id, by as u16), image);
+        known.insert((image, group.inverse[by] as u16), id);
         image
     }
 

@@ -3,21 +3,16 @@
 use std::time::Duration;
 
 use conclave_protocol::{
-    Charge, Client, Ctx, Entry, HeardBy, Info, Model, Never, NodeId, Observable, Observation,
-    Protocol, Setup, Time, Topology,
+    Charge, Ctx, Entry, HeardBy, Model, Never, NodeId, Observable, Observation, Protocol, Setup,
+    Time, Topology,
 };
 use serde::{Deserialize, Serialize};
 
+use super::user::{Request, User};
 use crate::*;
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Generous;
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-enum Request {
-    Acquire,
-    Release,
-}
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Granted;
@@ -26,12 +21,6 @@ struct Granted;
 enum Msg {
     Ask,
     Grant,
-}
-
-impl Observable for Request {
-    fn observation(&self) -> Observation {
-        if *self == Self::Acquire { Observation::Asked } else { Observation::Left }
-    }
 }
 
 impl HeardBy for Granted {
@@ -74,49 +63,8 @@ impl Protocol for Generous {
     }
 }
 
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-enum User {
-    #[default]
-    Out,
-    Waiting,
-    Inside,
-}
-
-impl<P: Protocol<Request = Request, Notice = Granted>> Client<P> for User {
-    fn requests(&self) -> impl IntoIterator<Item = Request> {
-        match self {
-            Self::Out => Some(Request::Acquire),
-            Self::Waiting => None,
-            Self::Inside => Some(Request::Release),
-        }
-    }
-
-    fn on_request(&mut self, request: &Request) {
-        *self = if *request == Request::Acquire { Self::Waiting } else { Self::Out };
-    }
-
-    fn on_notice(&mut self, _: &Granted) {
-        *self = Self::Inside;
-    }
-}
-
-static ENTRY: Entry<Generous> = Entry {
-    info: Info {
-        id: "mutex/generous",
-        title: "",
-        summary: "",
-        source: "",
-        text: "",
-        model: Model::FIFO,
-        holds: &[],
-        fails: &[],
-        options: &[],
-        mutant: None,
-        ..Info::EMPTY
-    },
-    config: |_| Ok(()),
-    clients: |_, n| 1..n,
-};
+static ENTRY: Entry<Generous> =
+    Entry::new("mutex/generous", "", |_| Ok(())).model(Model::FIFO).clients(|_, n| 1..n);
 
 const T: Duration = Duration::from_millis(1);
 

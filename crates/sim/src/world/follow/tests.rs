@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use conclave_protocol::{
-    Action, Client, Ctx, Decision, Entry, HeardBy, Info, Model, NodeId, Observable, Observation,
+    Action, Client, Ctx, Decision, Entry, HeardBy, Model, NodeId, Observable, Observation,
     Property, Protocol, Setup, Time, Topology,
 };
 use serde::{Deserialize, Serialize};
@@ -168,23 +168,7 @@ const NAP: u32 = 3;
 const WORK: u32 = 4;
 const ENTER: u32 = 5;
 
-static ENTRY: Entry<Diary> = Entry {
-    info: Info {
-        id: "mutex/diary",
-        title: "",
-        summary: "",
-        source: "",
-        text: "",
-        model: Model::FIFO,
-        holds: &[],
-        fails: &[],
-        options: &[],
-        mutant: None,
-        ..Info::EMPTY
-    },
-    config: |_| Ok(()),
-    clients: Entry::<Diary>::everyone,
-};
+static ENTRY: Entry<Diary> = Entry::new("mutex/diary", "", |_| Ok(())).model(Model::FIFO);
 
 const T: Duration = Duration::from_millis(1);
 

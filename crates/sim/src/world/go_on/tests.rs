@@ -4,11 +4,12 @@
 use std::time::Duration;
 
 use conclave_protocol::{
-    Action, Client, Ctx, Decision, Entry, HeardBy, NodeId, Observable, Observation, Protocol,
-    Setup, Time, Topology,
+    Action, Ctx, Decision, Entry, HeardBy, NodeId, Observable, Observation, Protocol, Setup, Time,
+    Topology,
 };
 use serde::{Deserialize, Serialize};
 
+use crate::world::user::{Request, User};
 use crate::*;
 
 const T: Duration = Duration::from_millis(1);
@@ -19,12 +20,6 @@ struct Gossip {
     heard: u32,
     latest: Time,
     suspects: Vec<NodeId>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-enum Request {
-    Acquire,
-    Release,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -42,12 +37,6 @@ struct Rumour {
 enum Timer {
     Pass(u32),
     Enter,
-}
-
-impl Observable for Request {
-    fn observation(&self) -> Observation {
-        if *self == Self::Acquire { Observation::Asked } else { Observation::Left }
-    }
 }
 
 impl HeardBy for Notice {
@@ -131,32 +120,6 @@ impl Protocol for Gossip {
 
     fn on_join(&mut self, sponsor: NodeId, ctx: &mut Ctx<Self>) {
         ctx.send(sponsor, Rumour { left: 1 });
-    }
-}
-
-#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-enum User {
-    #[default]
-    Out,
-    Waiting,
-    Inside,
-}
-
-impl<P: Protocol<Request = Request, Notice = Notice>> Client<P> for User {
-    fn requests(&self) -> impl IntoIterator<Item = Request> {
-        match self {
-            Self::Out => Some(Request::Acquire),
-            Self::Waiting => None,
-            Self::Inside => Some(Request::Release),
-        }
-    }
-
-    fn on_request(&mut self, request: &Request) {
-        *self = if *request == Request::Acquire { Self::Waiting } else { Self::Out };
-    }
-
-    fn on_notice(&mut self, notice: &Notice) {
-        *self = if *notice == Notice::Acquired { Self::Inside } else { Self::Out };
     }
 }
 
