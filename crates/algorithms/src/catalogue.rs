@@ -103,6 +103,7 @@ pub static ALL: &[&dyn Algorithm] = &[
     &detector::busy_or_dead::SILENT,
     // Snapshots.
     &snapshot::chandy_lamport::PLAIN,
+    &snapshot::chandy_lamport::COLLECT,
     &snapshot::chandy_lamport::UNORDERED,
     &snapshot::chandy_lamport::NAIVE,
 ];

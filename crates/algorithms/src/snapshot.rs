@@ -2,6 +2,8 @@
 
 #[macro_use]
 mod applications;
+#[macro_use]
+pub mod support;
 pub mod app;
 pub mod bank;
 pub mod chandy_lamport;
@@ -9,9 +11,10 @@ pub mod ring;
 pub mod section;
 
 use std::collections::BTreeMap;
+use std::fmt::{self, Display};
 use std::time::Duration;
 
-use conclave_protocol::family::snapshot::{CLOSES, HOLDS, OWNS, RECORDS, STARTS};
+use conclave_protocol::family::snapshot::{CLOSES, COLLECTS, HOLDS, OWNS, RECORDS, STARTS};
 use conclave_protocol::{HeardBy, NodeId, Note, Observable, Observation, Protocol};
 use serde::{Deserialize, Serialize};
 
@@ -26,6 +29,11 @@ impl Sid {
     pub fn new(initiator: NodeId, before: u32, nodes: u32) -> Option<Self> {
         let number = before.checked_mul(nodes)?.checked_add(initiator.0)?;
         u16::try_from(number).ok().map(Self)
+    }
+
+    /// The node that started it, of so many.
+    pub fn initiator(self, nodes: u32) -> NodeId {
+        NodeId(u32::from(self.0) % nodes)
     }
 }
 
@@ -50,6 +58,8 @@ pub enum Notice<P: Protocol> {
     Closed(Sid, NodeId),
     /// The node's part of the snapshot is finished, and what it holds, where that adds up.
     Finished(Box<Share<P>>, u64),
+    /// All parts of a snapshot are here, where it was started, and what they hold.
+    Collected(Box<GlobalState<P>>, u64),
     /// What the application inside is told.
     App(P::Notice),
 }
@@ -66,6 +76,34 @@ pub struct Share<P: Protocol> {
     pub timers: Vec<(P::Timer, Duration)>,
     /// What was on its way from each node, in the order in which it arrived.
     pub channels: BTreeMap<NodeId, Vec<P::Msg>>,
+}
+
+/// What a snapshot found: the state of every node, and what was on its way.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(bound = "")]
+pub struct GlobalState<P: Protocol> {
+    /// The number of the snapshot.
+    pub sid: Sid,
+    /// The parts.
+    pub shares: BTreeMap<NodeId, Share<P>>,
+}
+
+/// As in `p0: 90, p1: 80, channel p1→p0: 20`. Channels with nothing on its way are left out.
+impl<P: Protocol<Msg: Display> + Display> Display for GlobalState<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut between = "";
+        for (node, share) in &self.shares {
+            write!(f, "{between}{node}: {}", share.state)?;
+            between = ", ";
+        }
+        for (to, share) in &self.shares {
+            for (from, messages) in share.channels.iter().filter(|(_, it)| !it.is_empty()) {
+                let messages: Vec<String> = messages.iter().map(P::Msg::to_string).collect();
+                write!(f, "{between}channel {from}→{to}: {}", messages.join(" then "))?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl<R: Observable> Observable for Request<R> {
@@ -85,6 +123,7 @@ impl<P: Protocol> Observable for Notice<P> {
             Self::Recorded(sid) => note(RECORDS, *sid),
             Self::Closed(sid, who) => Note { who: *who, ..note(CLOSES, *sid) },
             Self::Finished(share, value) => Note { value: *value, ..note(HOLDS, share.sid) },
+            Self::Collected(whole, value) => Note { value: *value, ..note(COLLECTS, whole.sid) },
             Self::App(notice) => return notice.observation(),
         })
     }

@@ -274,6 +274,7 @@ properties! {
     Cut "CUT" "no message is received inside the cut of a snapshot and sent outside";
     Sum "SUM" "the parts of a snapshot add up to what all nodes own";
     Done "DONE" "at rest every part of a snapshot is finished, with one marker on each channel";
+    Collected "COLLECTED" "at rest every snapshot is at its initiator, whole and once";
     Conserved "CONSERVED" "nodes and channels together own at all times what they owned at first";
 }
 

@@ -472,6 +472,17 @@ impl Topology {
         few.into_iter().flatten().chain(range).chain(listed.iter().copied())
     }
 
+    /// The nodes that can send to `node`, ascending.
+    pub fn sources(&self, node: NodeId) -> impl Iterator<Item = NodeId> + use<'_> {
+        let ring = matches!(self.shape, Shape::Ring);
+        let before = NodeId((node.0 + self.n - 1) % self.n);
+        let before = Some(before).filter(|before| ring && *before != node);
+        let listed = if matches!(self.shape, Shape::Digraph(_)) { 0..self.n } else { 0..0 };
+        let one_way = listed.map(NodeId).filter(move |from| self.linked(*from, node));
+        let both_ways = self.neighbors(node).filter(|_| !self.is_directed());
+        before.into_iter().chain(one_way).chain(both_ways)
+    }
+
     /// Whether `from` can send to `to`.
     pub fn linked(&self, from: NodeId, to: NodeId) -> bool {
         match &self.shape {

@@ -22,7 +22,13 @@
 //! 3. Any further `Marker`, from j: what came from j since recording was on its way.
 //! 4. A message of the application from j: hand it to the application, and note it in every
 //!    snapshot that records the channel from j.
-//! 5. All channels done: the part is finished, and handed over.
+//! 5. All channels done: the part is finished.
+//! 6. `snapshot/chandy-lamport-collect`: a finished part goes to the initiator, as a `Report`. That
+//!    need not be a neighbour, and links may lead one way only. So a report goes straight to it if
+//!    there is a link; else back to the node that the first `Marker` came from, if there is a link to
+//!    that one; else on every channel, and each node passes it on that gets it for the first time.
+//! 7. `Report`: the initiator keeps it, and hands the global state over when it has one of each node;
+//!    another node passes it on, as in rule 6.
 //!
 //! Snapshots have numbers of their own and do not disturb each other.
 //!
@@ -31,13 +37,17 @@
 //! One marker on each channel: N(N − 1) among N nodes that are all linked. The time is one hop more
 //! than the longest way from the initiator.
 //!
+//! To collect costs N − 1 messages more among N nodes that are all linked. Where links lead both ways,
+//! a report takes no more than the first marker took to its sender; in any other graph it takes
+//! at most one message on each channel, as often as it has no other way.
+//!
 //! # Known failures
 //!
 //! Where messages overtake each other (`snapshot/chandy-lamport-unordered`), a coin sent after
 //! recording may arrive before the marker, and is counted twice; one that the marker overtakes is
-//! not counted at all. A node that the initiator cannot
-//! reach never records; one that cannot reach all others leaves their channels open. A crash, too,
-//! leaves the snapshot unfinished.
+//! not counted at all. A node that the initiator cannot reach never records, and the channels from it
+//! stay open; a node that cannot reach the initiator never reports to it. A crash, too, leaves the
+//! snapshot unfinished.
 //!
 //! `snapshot/naive` has each node record when it first hears of the snapshot from the initiator, and
 //! nothing else: no node passes markers on, and channels are not recorded. A coin that is on its way
@@ -45,33 +55,35 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::time::Duration;
 
 use conclave_protocol::claims::Check;
 use conclave_protocol::theory::{Case, Experiment, Given};
 use conclave_protocol::{
-    Channels, Charge, Ctx, Effect, Entry, Links, Model, NodeId, NodeSet, Property, Protocol, Setup,
-    Topology, Unfit, Whole,
+    Channels, Charge, Ctx, Effect, Entry, Input, Links, Model, NodeId, NodeSet, Property, Protocol,
+    Setup, Topology, Unfit, Whole,
 };
 use serde::{Deserialize, Serialize};
 
 use super::app::{self, App};
-use super::{Notice, Request, Share, Sid};
+use super::support::Wrapper;
+use super::support::inside::Inside;
+use super::support::reports::{self, Reports};
+use super::{GlobalState, Notice, Request, Share, Sid};
 
 /// The state of a node, around an application.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(bound = "")]
 pub struct ChandyLamport<P: Protocol> {
     /// The application.
-    pub app: P,
-    /// Its running timers, each with how long it was set for.
-    timers: Vec<(P::Timer, Duration)>,
+    pub app: Inside<P>,
     /// How many snapshots this node has started.
     started: u32,
     /// Those that this node has recorded for, while channels are still recorded.
     recording: BTreeMap<Sid, Recording<P>>,
     /// Those whose part is finished.
     finished: BTreeSet<Sid>,
+    /// The parts of others, if parts are collected.
+    reports: Reports<Share<P>>,
 }
 
 /// A node's part of a snapshot, as it grows.
@@ -85,11 +97,14 @@ struct Recording<P: Protocol> {
 
 /// What nodes send each other.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Msg<M> {
+#[serde(bound = "")]
+pub enum Msg<P: Protocol> {
     /// What comes behind this was sent after recording.
     Marker(Sid),
+    /// A part that is finished, for the node that started the snapshot.
+    Report(Box<reports::Report<Share<P>>>),
     /// A message of the application.
-    App(M),
+    App(P::Msg),
 }
 
 /// What never changes.
@@ -98,6 +113,8 @@ pub struct Config<P: Protocol> {
     pub app: P::Config,
     /// What states and messages are worth, if that adds up.
     pub worth: Option<Worth<P>>,
+    /// Whether parts are collected where the snapshot was started.
+    collects: bool,
     mutation: Option<Mutation>,
 }
 
@@ -112,9 +129,28 @@ enum Mutation {
 }
 
 impl<P: Protocol> Config<P> {
-    /// Around an application with these constants.
+    /// Around an application with these constants. Each node keeps its part.
     pub const fn new(app: P::Config, worth: Option<Worth<P>>) -> Self {
-        Self { app, worth, mutation: None }
+        Self { app, worth, collects: false, mutation: None }
+    }
+
+    /// The same, but parts are collected by the node that starts a snapshot.
+    #[must_use]
+    pub fn collecting(self) -> Self {
+        Self { collects: true, ..self }
+    }
+
+    /// The same, but each node records when it first hears of a snapshot, and that is all.
+    #[must_use]
+    pub fn naive(self) -> Self {
+        Self { mutation: Some(Mutation::Naive), ..self }
+    }
+
+    /// What a part holds, if that adds up.
+    fn worth_of(&self, share: &Share<P>) -> u64 {
+        let Some((state, message)) = self.worth else { return 0 };
+        let messages = share.channels.values().flatten().map(message);
+        messages.fold(state(&share.state), u64::wrapping_add)
     }
 
     fn is(&self, mutation: Mutation) -> bool {
@@ -124,7 +160,8 @@ impl<P: Protocol> Config<P> {
 
 impl<P: Protocol> Clone for Config<P> {
     fn clone(&self) -> Self {
-        Self { app: self.app.clone(), worth: self.worth, mutation: self.mutation }
+        let Self { worth, collects, mutation, .. } = *self;
+        Self { app: self.app.clone(), worth, collects, mutation }
     }
 }
 
@@ -138,18 +175,18 @@ impl<P: Protocol> Protocol for ChandyLamport<P> {
     type Config = Config<P>;
     type Request = Request<P::Request>;
     type Notice = Notice<P>;
-    type Msg = Msg<P::Msg>;
+    type Msg = Msg<P>;
     type Timer = P::Timer;
     type Stable = P::Stable;
 
     fn start(saved: Option<P::Stable>, ctx: &mut Ctx<Self>) -> Self {
-        let mut timers = Vec::new();
-        let app = inside(&mut timers, ctx, |ctx| P::start(saved, ctx));
-        if let Some((worth, _)) = ctx.config.worth {
-            ctx.notify(Notice::Owns(worth(&app)));
+        let config = ctx.config;
+        let app = Inside::start(saved, &config.app, ctx, lift);
+        if let Some((worth, _)) = config.worth {
+            ctx.notify(Notice::Owns(worth(&app.state)));
         }
         let (recording, finished) = (BTreeMap::new(), BTreeSet::new());
-        Self { app, timers, started: 0, recording, finished }
+        Self { app, started: 0, recording, finished, reports: Reports::default() }
     }
 
     fn on_request(&mut self, request: Self::Request, ctx: &mut Ctx<Self>) {
@@ -159,18 +196,20 @@ impl<P: Protocol> Protocol for ChandyLamport<P> {
                 ctx.rule(1);
                 if let Some(sid) = Sid::new(ctx.me, self.started, ctx.n()) {
                     self.started += 1;
+                    if ctx.config.collects {
+                        self.reports.expect(sid);
+                    }
                     self.record(sid, None, ctx);
                 }
             }
-            Request::App(request) => {
-                inside(&mut self.timers, ctx, |ctx| self.app.on_request(request, ctx));
-            }
+            Request::App(request) => self.inside(Input::Request(request), ctx),
         }
     }
 
     fn on_message(&mut self, from: NodeId, msg: Self::Msg, ctx: &mut Ctx<Self>) {
         match msg {
             Msg::Marker(sid) => self.on_marker(sid, from, ctx),
+            Msg::Report(report) => self.on_report(from, *report, ctx),
             // Rule 4.
             Msg::App(msg) => {
                 for recording in self.recording.values_mut() {
@@ -179,58 +218,39 @@ impl<P: Protocol> Protocol for ChandyLamport<P> {
                         recording.share.channels.entry(from).or_default().push(msg.clone());
                     }
                 }
-                inside(&mut self.timers, ctx, |ctx| self.app.on_message(from, msg, ctx));
+                self.inside(Input::Message { from, msg }, ctx);
             }
         }
     }
 
     fn on_timer(&mut self, timer: P::Timer, ctx: &mut Ctx<Self>) {
-        self.timers.retain(|(running, _)| *running != timer);
-        inside(&mut self.timers, ctx, |ctx| self.app.on_timer(timer, ctx));
+        self.inside(Input::Timer(timer), ctx);
     }
 
-    fn on_suspect(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
-        inside(&mut self.timers, ctx, |ctx| self.app.on_suspect(peer, ctx));
-    }
+    forwards!();
+}
 
-    fn on_restore(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
-        inside(&mut self.timers, ctx, |ctx| self.app.on_restore(peer, ctx));
-    }
+impl<P: Protocol> Wrapper for ChandyLamport<P> {
+    type App = P;
 
-    fn on_join(&mut self, sponsor: NodeId, ctx: &mut Ctx<Self>) {
-        inside(&mut self.timers, ctx, |ctx| self.app.on_join(sponsor, ctx));
-    }
-
-    fn on_leave(&mut self, ctx: &mut Ctx<Self>) {
-        inside(&mut self.timers, ctx, |ctx| self.app.on_leave(ctx));
-    }
-
-    fn charge(msg: &Self::Msg, from: NodeId, to: NodeId) -> Charge {
+    fn carried(msg: &Self::Msg) -> Option<&P::Msg> {
         match msg {
-            Msg::Marker(_) => Charge::Nobody,
-            Msg::App(msg) => P::charge(msg, from, to),
+            Msg::App(msg) => Some(msg),
+            Msg::Marker(_) | Msg::Report(_) => None,
         }
     }
 
-    fn is_app(msg: &Self::Msg) -> bool {
-        match msg {
-            Msg::Marker(_) => false,
-            Msg::App(msg) => P::is_app(msg),
-        }
+    fn app(&self) -> &P {
+        &self.app.state
     }
 
-    const FACTS: bool = P::FACTS;
+    fn constants(config: &Config<P>) -> &P::Config {
+        &config.app
+    }
 
-    fn facts(whole: &Whole<'_, Self>) -> u64 {
-        let messages = whole.messages.iter().filter_map(|&(from, to, msg)| match msg {
-            Msg::Marker(_) => None,
-            Msg::App(msg) => Some((from, to, msg)),
-        });
-        P::facts(&Whole {
-            config: &whole.config.app,
-            nodes: whole.nodes.iter().map(|node| node.map(|node| &node.app)).collect(),
-            messages: messages.collect(),
-        })
+    fn inside(&mut self, input: Input<P>, ctx: &mut Ctx<Self>) {
+        let config = ctx.config;
+        self.app.on_input(input, &config.app, ctx, lift);
     }
 }
 
@@ -243,14 +263,12 @@ impl<P: Protocol> ChandyLamport<P> {
         if !naive || told.is_none() {
             ctx.multicast(ctx.neighbors(), Msg::Marker(sid));
         }
-        let (topology, me) = (ctx.topology, ctx.me);
-        let mut open = NodeSet::new();
-        if !naive {
-            open.extend(topology.nodes().filter(|&node| topology.linked(node, me)));
+        let incoming = ctx.topology.sources(ctx.me).filter(|_| !naive);
+        let open = incoming.collect();
+        self.recording.insert(sid, Recording { share: self.app.share(sid), open });
+        if let Some(from) = told.filter(|_| ctx.config.collects) {
+            self.reports.heard(sid, from, ctx);
         }
-        let (state, timers) = (self.app.clone(), self.timers.clone());
-        let share = Share { sid, state, timers, channels: BTreeMap::new() };
-        self.recording.insert(sid, Recording { share, open });
         match told.filter(|_| !naive) {
             Some(from) => self.close(sid, from, ctx),
             None => self.finish_if_closed(sid, ctx),
@@ -284,36 +302,50 @@ impl<P: Protocol> ChandyLamport<P> {
         ctx.rule(5);
         let Some(Recording { share, .. }) = self.recording.remove(&sid) else { return };
         self.finished.insert(sid);
-        let worth = ctx.config.worth.map_or(0, |(state, message)| {
-            let messages = share.channels.values().flatten().map(message);
-            messages.fold(state(&share.state), u64::wrapping_add)
-        });
-        ctx.notify(Notice::Finished(Box::new(share), worth));
+        let worth = ctx.config.worth_of(&share);
+        // Rule 6.
+        if ctx.config.collects {
+            ctx.rule(6);
+            ctx.notify(Notice::Finished(Box::new(share.clone()), worth));
+            let whole = self.reports.report(sid, share, ctx, |it| Msg::Report(Box::new(it)));
+            hand_over(sid, whole, ctx);
+        } else {
+            ctx.notify(Notice::Finished(Box::new(share), worth));
+        }
+    }
+
+    /// Rule 7.
+    fn on_report(&mut self, from: NodeId, report: reports::Report<Share<P>>, ctx: &mut Ctx<Self>) {
+        if !ctx.config.collects {
+            return;
+        }
+        ctx.rule(7);
+        let sid = report.sid;
+        let whole = self.reports.on_report(from, report, ctx, |it| Msg::Report(Box::new(it)));
+        hand_over(sid, whole, ctx);
     }
 }
 
-/// Runs a rule of the application, and keeps its running timers in mind.
-fn inside<P: Protocol, T>(
-    timers: &mut Vec<(P::Timer, Duration)>,
+/// Hands over what a snapshot found, if all parts are there.
+fn hand_over<P: Protocol>(
+    sid: Sid,
+    whole: Option<BTreeMap<NodeId, Share<P>>>,
     ctx: &mut Ctx<ChandyLamport<P>>,
-    rule: impl FnOnce(&mut Ctx<P>) -> T,
-) -> T {
-    let config = ctx.config;
-    let lift = |effect: Effect<P>, ctx: &mut Ctx<ChandyLamport<P>>| {
-        match &effect {
-            Effect::SetTimer { timer, after } => {
-                timers.retain(|(running, _)| running != timer);
-                timers.push((*timer, *after));
-            }
-            Effect::CancelTimer(timer) => timers.retain(|(running, _)| running != timer),
-            _ => {}
-        }
-        ctx.emit(effect.map(Msg::App, Notice::App, |timer| timer, |stable| stable));
-    };
-    ctx.nest(&config.app, lift, rule)
+) {
+    if let Some(shares) = whole {
+        let worth = shares.values().map(|share| ctx.config.worth_of(share));
+        let worth = worth.fold(0, u64::wrapping_add);
+        ctx.notify(Notice::Collected(Box::new(GlobalState { sid, shares }), worth));
+    }
 }
 
-fn config(setup: &Setup) -> Result<Config<App>, Unfit> {
+/// An effect of the application, as one of the wrapper.
+fn lift<P: Protocol>(effect: Effect<P>, ctx: &mut Ctx<ChandyLamport<P>>) {
+    ctx.emit(effect.map(Msg::App, Notice::App, |timer| timer, |stable| stable));
+}
+
+/// Around the application that was chosen.
+pub fn config(setup: &Setup) -> Result<Config<App>, Unfit> {
     let app = app::chosen(setup, "bank")?;
     let adds_up = app.adds_up();
     Ok(Config::new(app, adds_up.then_some((App::worth, App::worth_of))))
@@ -327,7 +359,15 @@ fn marked(given: &Given) -> Vec<Experiment> {
     topologies.map(|it| given.until_quiet(Setup::new(it), &[(0, 1)])).collect()
 }
 
+/// A snapshot among so many nodes that are all linked, but for what the application sends.
+fn collected(given: &Given) -> Vec<Experiment> {
+    let setup = Setup::new(Topology::complete(given.n("N"))).with("transfers", 0);
+    vec![given.until_quiet(setup, &[(0, 1)])]
+}
+
 const ALL: &[Property] = &[Property::Cut, Property::Sum, Property::Done, Property::Conserved];
+const COLLECTED: &[Property] =
+    &[Property::Cut, Property::Sum, Property::Done, Property::Conserved, Property::Collected];
 const CUT: &[Property] = &[Property::Cut];
 const SUM: &[Property] = &[Property::Sum];
 const DONE: &[Property] = &[Property::Done];
@@ -366,6 +406,26 @@ pub static PLAIN: Entry<ChandyLamport<App>> =
         ])
         .cases(&[Case::new("markers", &[&[("C", 5)], &[("C", 20)]], marked)
             .counts(&[("messages_total", "Marker")])]);
+
+/// The same, and the node that starts a snapshot has it in the end.
+pub static COLLECT: Entry<ChandyLamport<App>> = PLAIN
+    .variant("snapshot/chandy-lamport-collect", "Chandy–Lamport, collected")
+    .summary("each node reports its part to the one that started the snapshot")
+    .holds(&[
+        Property::Cut,
+        Property::Sum,
+        Property::Done,
+        Property::Conserved,
+        Property::Collected,
+        Property::Exclusion,
+    ])
+    .config(|setup| Ok(config(setup)?.collecting()))
+    .claims(&[
+        Check::new(2, COLLECTED).set(ONE),
+        Check::new(3, COLLECTED).set(ONE).shape("ring").clients(0, 1),
+        Check::new(2, KEPT).set(SECTION).clients(0, 1),
+    ])
+    .cases(&[Case::new("complete-graph", &[&[("N", 4)], &[("N", 7)]], collected)]);
 
 /// Messages may overtake each other, and markers with them.
 pub static UNORDERED: Entry<ChandyLamport<App>> = PLAIN
@@ -414,7 +474,7 @@ mod tests {
 
     const SID: Sid = Sid(0);
 
-    fn sent(effects: &[Effect<ChandyLamport<App>>]) -> Vec<(u32, Msg<app::Msg>)> {
+    fn sent(effects: &[Effect<ChandyLamport<App>>]) -> Vec<(u32, Msg<App>)> {
         let sent = |effect: &Effect<ChandyLamport<App>>| match effect {
             Effect::Send { to, msg } => Some((to.0, msg.clone())),
             _ => None,
@@ -447,6 +507,63 @@ mod tests {
         let content = BTreeMap::from([(NodeId(2), vec![transfer(16)])]);
         assert_eq!((share.channels, worth), (content, 17));
         assert_eq!(share.timers.len(), 1, "the timer for the next transfer was running");
+    }
+
+    /// The reports that are sent: to whom, whose, and whether all pass it on.
+    fn reported(effects: &[Effect<ChandyLamport<App>>]) -> Vec<(u32, u32, bool)> {
+        let report = |(to, msg)| match msg {
+            Msg::Report(report) => Some((to, report.of.0, report.spread)),
+            _ => None,
+        };
+        sent(effects).into_iter().filter_map(report).collect()
+    }
+
+    #[test]
+    fn the_initiator_has_everything_in_the_end_and_says_so_once() {
+        let mut bench = Bench::complete(&COLLECT, 3);
+        bench.at(0).request(Request::Snapshot);
+        bench.at(0).message(1, Msg::Marker(SID));
+        let own = bench.at(0).message(2, Msg::Marker(SID));
+        assert!(finished(&own).is_some() && reported(&own).is_empty(), "its own part is there");
+        let mut reports = Vec::new();
+        for (node, other) in [(1, 2), (2, 1)] {
+            bench.at(node).message(0, Msg::Marker(SID));
+            let done = bench.at(node).message(other, Msg::Marker(SID));
+            assert_eq!(reported(&done), [(0, node, false)]);
+            let report = |(_, msg)| Some(msg).filter(|msg| matches!(msg, Msg::Report(_)));
+            reports.extend(sent(&done).into_iter().find_map(report).map(|msg| (node, msg)));
+        }
+        let (first, second) = (reports[0].clone(), reports[1].clone());
+        assert_eq!(bench.at(0).message(first.0, first.1.clone()), []);
+        assert_eq!(bench.at(0).message(first.0, first.1), [], "a second time is no other part");
+        let whole = bench.at(0).message(second.0, second.1.clone());
+        let [Effect::Notify(Notice::Collected(state, 21))] = &whole[..] else {
+            panic!("{whole:?}")
+        };
+        assert_eq!(state.to_string(), "p0: 1, p1: 4, p2: 16");
+        assert_eq!(bench.at(0).message(second.0, second.1), [], "it is complete");
+    }
+
+    #[test]
+    fn a_report_goes_back_the_way_of_the_marker_or_everywhere() {
+        let mut line = Bench::new(&COLLECT, &Setup::new(Topology::line(3)));
+        let done = line.at(2).message(1, Msg::Marker(SID));
+        assert_eq!(reported(&done), [(1, 2, false)]);
+        line.at(1).message(0, Msg::Marker(SID));
+        let passed = line.at(1).message(2, sent(&done)[1].1.clone());
+        assert_eq!(reported(&passed), [(0, 2, false)]);
+
+        let links = [(0, 1), (1, 2), (2, 3), (3, 0), (2, 1), (1, 3)];
+        let links = links.map(|(a, b)| (NodeId(a), NodeId(b)));
+        let graph = Topology::digraph(4, &links).expect("it hangs together");
+        let mut one_way = Bench::new(&COLLECT, &Setup::new(graph));
+        one_way.at(1).message(0, Msg::Marker(SID));
+        let done = one_way.at(1).message(2, Msg::Marker(SID));
+        assert_eq!(reported(&done), [(2, 1, true), (3, 1, true)], "there is no link to p0");
+        let report = || sent(&done).pop().expect("it was sent").1;
+        assert_eq!(reported(&one_way.at(2).message(1, report())), [(3, 1, true)]);
+        assert_eq!(reported(&one_way.at(3).message(1, report())), [(0, 1, true)]);
+        assert_eq!(reported(&one_way.at(3).message(2, report())), [], "it has passed it on");
     }
 
     #[test]

@@ -194,7 +194,7 @@ impl Wrapper for ChandyLamport<Probe> {
         }
     }
     fn probe(&self) -> &Probe {
-        &self.app
+        &self.app.state
     }
     fn saved(stable: &u64) -> Option<u64> {
         Some(*stable)

@@ -32,6 +32,8 @@ pub const RECORDS: u8 = 2;
 pub const CLOSES: u8 = 3;
 /// The node's part is finished; the value is what state and channels hold.
 pub const HOLDS: u8 = 4;
+/// The node that started a snapshot has all parts; the value is what they hold.
+pub const COLLECTS: u8 = 5;
 
 const NOTES: &[NoteKind] = &[
     NoteKind { name: "owns", words: |note| format!("owns {}", note.value) },
@@ -42,12 +44,20 @@ const NOTES: &[NoteKind] = &[
         words: |note| format!("channel from {} done #{}", note.who, note.number),
     },
     NoteKind { name: "holds", words: holds },
+    NoteKind { name: "collects", words: collects },
 ];
 
 fn holds(note: &Note) -> String {
     match note.value {
         0 => format!("part done #{}", note.number),
         value => format!("part done #{}: {value}", note.number),
+    }
+}
+
+fn collects(note: &Note) -> String {
+    match note.value {
+        0 => format!("has all parts #{}", note.number),
+        value => format!("has all parts #{}: {value}", note.number),
     }
 }
 
@@ -68,6 +78,14 @@ const PROMISES: &[Promise] = &[
         ..Promise::new(
             Property::Done,
             Says::AtRest(Law { broken: unfinished, words: unfinished_in_words }),
+        )
+    },
+    Promise {
+        about: SNAPSHOTS,
+        usual: false,
+        ..Promise::new(
+            Property::Collected,
+            Says::AtRest(Law { broken: scattered, words: scattered_in_words }),
         )
     },
     Promise {
@@ -119,6 +137,10 @@ static WATCH: Watch = Watch {
                 it.parts += 1;
                 it.sum = it.sum.wrapping_add(note.value);
             }),
+            COLLECTS => Snapshot::change(words, note.number, |it| {
+                it.collected += 1;
+                it.gathered = it.gathered.wrapping_add(note.value);
+            }),
             _ => {}
         }
     },
@@ -153,33 +175,46 @@ struct Snapshot {
     sum: u64,
     /// Of how many channels the content is known.
     closed: u64,
+    /// How often all parts have come together.
+    collected: u64,
+    /// What these held there.
+    gathered: u64,
 }
 
 impl Snapshot {
+    /// So many words are remembered of each.
+    const WORDS: usize = 6;
+
     fn all(history: &[u64]) -> impl Iterator<Item = Self> {
         let rest = history.get(1..).unwrap_or_default();
-        rest.chunks_exact(4).map(|words| Self {
+        rest.chunks_exact(Self::WORDS).map(|words| Self {
             number: words[0],
             parts: words[1],
             sum: words[2],
             closed: words[3],
+            collected: words[4],
+            gathered: words[5],
         })
     }
 
     fn of(history: &[u64], number: u64) -> Self {
         let known = Self::all(history).find(|it| it.number == number);
-        known.unwrap_or(Self { number, parts: 0, sum: 0, closed: 0 })
+        let none = Self { number, parts: 0, sum: 0, closed: 0, collected: 0, gathered: 0 };
+        known.unwrap_or(none)
     }
 
     fn change(history: &mut Vec<u64>, number: u16, change: impl FnOnce(&mut Self)) {
         let number = u64::from(number);
         let mut it = Self::of(history, number);
         change(&mut it);
-        let words = [it.number, it.parts, it.sum, it.closed];
-        let places = history[1..].chunks_exact(4).position(|known| known[0] >= number);
-        let place = 1 + 4 * places.unwrap_or(history.len() / 4);
+        let words = [it.number, it.parts, it.sum, it.closed, it.collected, it.gathered];
+        let size = Self::WORDS;
+        let places = history[1..].chunks_exact(size).position(|known| known[0] >= number);
+        let place = 1 + size * places.unwrap_or(history.len() / size);
         match history.get(place) {
-            Some(known) if *known == number => history[place..place + 4].copy_from_slice(&words),
+            Some(known) if *known == number => {
+                history[place..place + size].copy_from_slice(&words);
+            }
             _ => drop(history.splice(place..place, words)),
         }
     }
@@ -240,6 +275,23 @@ fn unfinished_in_words(now: &dyn Now, fault: Fault) -> String {
     format!("{name} has {parts} parts of {nodes}, and {closed} markers of {channels} channels")
 }
 
+/// A snapshot has not come together where it was started, or not as it was recorded.
+fn scattered(now: &dyn Now) -> Option<Fault> {
+    let wrong = |it: &Snapshot| it.collected != 1 || it.gathered != it.sum;
+    let number = Snapshot::all(now.history()).find(wrong)?.number;
+    Some(Fault { numbers: [number, 0], ..Fault::default() })
+}
+
+fn scattered_in_words(now: &dyn Now, fault: Fault) -> String {
+    let it = Snapshot::of(now.history(), fault.numbers[0]);
+    let (name, Snapshot { collected, gathered, sum, .. }) = (it.name(now), it);
+    match collected {
+        0 => format!("the parts of {name} never come together at its initiator"),
+        1 => format!("the parts of {name} hold {sum}, and {gathered} where they come together"),
+        times => format!("{name} comes together {times} times at its initiator"),
+    }
+}
+
 fn patience(tempo: &Tempo) -> Duration {
     tempo.hop.max(tempo.timer).saturating_mul(tempo.nodes.saturating_mul(4) + 20)
 }
@@ -264,9 +316,10 @@ mod tests {
             note(HOLDS, 7, 5),
             note(HOLDS, 2, 3),
             note(RECORDS, 4, 0),
+            note(COLLECTS, 7, 5),
         ];
         marks.iter().for_each(|mark| (WATCH.see_all)(&mut words, NodeId(1), mark));
-        assert_eq!(words, [5, 2, 1, 3, 0, 4, 0, 0, 0, 7, 1, 5, 1]);
+        assert_eq!(words, [5, 2, 1, 3, 0, 0, 0, 4, 0, 0, 0, 0, 0, 7, 1, 5, 1, 1, 5]);
     }
 
     #[test]

@@ -23,11 +23,16 @@ fn shapes_have_the_neighbours_one_expects() {
 fn links_are_those_between_neighbours() {
     let tree = Topology::tree([0, 0, 2, 2].map(NodeId).to_vec()).unwrap();
     let graph = Topology::graph(3, &[(NodeId(0), NodeId(2)), (NodeId(2), NodeId(1))]).unwrap();
-    let shapes = [Topology::complete(5), Topology::ring(5), Topology::binary(7), tree, graph];
+    let one_way = [(0, 1), (1, 2), (2, 0), (0, 2)].map(|(a, b)| (NodeId(a), NodeId(b)));
+    let digraph = Topology::digraph(3, &one_way).unwrap();
+    let shapes =
+        [Topology::complete(5), Topology::ring(5), Topology::binary(7), tree, graph, digraph];
     for shape in shapes.iter().chain(&[Topology::line(5), Topology::star(5)]) {
         for a in shape.nodes() {
             let linked = shape.nodes().filter(|&b| a != b && shape.linked(a, b));
             assert!(linked.eq(shape.neighbors(a)), "{shape} at {a}");
+            let sources = shape.nodes().filter(|&b| a != b && shape.linked(b, a));
+            assert!(sources.eq(shape.sources(a)), "{shape} to {a}");
         }
         let each = shape.nodes().map(|node| shape.neighbors(node).count() as u64);
         assert_eq!(shape.channels(), each.sum::<u64>(), "{shape}");
