@@ -102,9 +102,16 @@ pub static ALL: &[&dyn Algorithm] = &[
     &detector::busy_or_dead::PLAIN,
     &detector::busy_or_dead::SILENT,
     // Snapshots.
+    &snapshot::consistent_cut::PLAIN,
+    &snapshot::lattice::PLAIN,
+    &snapshot::producer_consumer::PLAIN,
     &snapshot::chandy_lamport::PLAIN,
     &snapshot::chandy_lamport::COLLECT,
+    &snapshot::chandy_lamport::CONCURRENT,
     &snapshot::chandy_lamport::UNORDERED,
+    &snapshot::chandy_lamport::OTHER_CHANNELS,
+    &snapshot::chandy_lamport::LATE_MARKERS,
+    &snapshot::chandy_lamport::ONE_MARKER,
     &snapshot::chandy_lamport::NAIVE,
 ];
 

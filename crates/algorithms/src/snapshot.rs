@@ -7,7 +7,11 @@ pub mod support;
 pub mod app;
 pub mod bank;
 pub mod chandy_lamport;
+pub mod consistent_cut;
+pub mod lattice;
+pub mod producer_consumer;
 pub mod ring;
+pub mod script;
 pub mod section;
 
 use std::collections::BTreeMap;

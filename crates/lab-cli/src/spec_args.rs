@@ -169,9 +169,9 @@ pub struct SpecArgs {
 /// What a system is made of, beside the number of its nodes.
 #[derive(Clone, Debug, clap::Args)]
 pub struct MakeUpArgs {
-    /// Who is linked with whom: complete, ring, line, star, binary, grid, drawn by the seed (tree,
-    /// geometric, geometric3, dht), or a file with a link `0 1` per line, and perhaps places, as in
-    /// `at 0 2.5 1`; by default what the algorithm needs
+    /// Who is linked with whom: complete, ring, chain, line, star, binary, grid, drawn by the seed
+    /// (tree, geometric, geometric3, dht), or a file with a link `0 1` per line, or `0 -> 1` if it
+    /// leads one way, and perhaps places, as in `at 0 2.5 1`; by default what the algorithm needs
     #[arg(long, value_name = "SHAPE|FILE", env = "CONCLAVE_TOPOLOGY", help_heading = "System")]
     pub topology: Option<String>,
     /// What makes each node a good leader, beside its id: a number for each, as in 5,5,9, or random

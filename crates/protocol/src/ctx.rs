@@ -175,17 +175,38 @@ impl<'a, P: Protocol> Ctx<'a, P> {
         lift: impl FnMut(Effect<Q>, &mut Ctx<P>),
         rule: impl FnOnce(&mut Ctx<Q>) -> T,
     ) -> T {
+        self.run_inside(config, lift, rule).0
+    }
+
+    /// The same for a protocol that has no rules beside those inside: their numbers are its own.
+    pub fn stand_for<Q: Protocol, T>(
+        &mut self,
+        config: &Q::Config,
+        lift: impl FnMut(Effect<Q>, &mut Ctx<P>),
+        rule: impl FnOnce(&mut Ctx<Q>) -> T,
+    ) -> T {
+        let (result, rules) = self.run_inside(config, lift, rule);
+        self.rules |= rules;
+        result
+    }
+
+    fn run_inside<Q: Protocol, T>(
+        &mut self,
+        config: &Q::Config,
+        lift: impl FnMut(Effect<Q>, &mut Ctx<P>),
+        rule: impl FnOnce(&mut Ctx<Q>) -> T,
+    ) -> (T, u32) {
         let (me, topology, now) = (self.me, self.topology, self.now);
         let mut lift = Lift { outer: self, lift };
         let effects = &mut lift;
         let mut ctx = Ctx::new(me, topology, config, now, effects);
         let result = rule(&mut ctx);
-        let (to_self, looked) = (ctx.to_self.take(), ctx.looked.get());
+        let (to_self, looked, rules) = (ctx.to_self.take(), ctx.looked.get(), ctx.rules);
         lift.outer.looked.set(lift.outer.looked.get() || looked);
         for msg in to_self.into_iter().flat_map(|messages| *messages) {
             lift.emit(Effect::Send { to: me, msg });
         }
-        result
+        (result, rules)
     }
 }
 

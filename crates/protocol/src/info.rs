@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::claims::Check;
 use crate::theory::Case;
-use crate::{Detecting, Setup};
+use crate::{Asking, Detecting, Family, Setup};
 
 /// The option that says how many may be inside at once.
 const UNITS: &str = "units";
@@ -47,6 +47,8 @@ pub struct Info {
     /// How many leaders there should be in such a system, where it elects several on purpose to
     /// serve the rest; `None` if there is no telling.
     pub several: Option<fn(&Setup) -> Option<f64>>,
+    /// Which applications ask in a run that does not say so, if others do than in its family.
+    pub asks: Option<Asking>,
 }
 
 impl Info {
@@ -67,7 +69,13 @@ impl Info {
         cases: &[],
         detecting: None,
         several: None,
+        asks: None,
     };
+
+    /// Which applications ask in a run that does not say so.
+    pub fn asking(&self) -> Asking {
+        self.asks.unwrap_or(Family::of(self).asking)
+    }
 
     /// What the option `name` is if it is not set; `None` if there is no such option.
     pub fn default_of(&self, name: &str) -> Option<&'static str> {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::claims::Check;
 use crate::theory::Case;
 use crate::{
-    Ctx, Detecting, Info, Input, InputOf, Model, Mutant, NodeId, NodeSet, Observable, Opt,
+    Asking, Ctx, Detecting, Info, Input, InputOf, Model, Mutant, NodeId, NodeSet, Observable, Opt,
     Property, Setup, Unfit,
 };
 
@@ -196,9 +196,9 @@ impl<P: Protocol> Entry<P> {
     /// is claimed and known of this one alone.
     #[must_use]
     pub const fn variant(&self, id: &'static str, title: &'static str) -> Self {
-        let Info { summary, source, text, model, holds, fails, options, .. } = self.info;
-        let info =
-            Info { id, title, summary, source, text, model, holds, fails, options, ..Info::EMPTY };
+        let Info { summary, source, text, model, holds, fails, options, asks, .. } = self.info;
+        let info = Info { id, title, summary, source, text, model, holds, ..Info::EMPTY };
+        let info = Info { fails, options, asks, ..info };
         Self { info, config: self.config, clients: self.clients }
     }
 
@@ -262,6 +262,13 @@ impl<P: Protocol> Entry<P> {
     #[must_use]
     pub const fn clients(mut self, clients: fn(&P::Config, u32) -> std::ops::Range<u32>) -> Self {
         self.clients = clients;
+        self
+    }
+
+    /// Which applications ask in a run that does not say so, where others do than in its family.
+    #[must_use]
+    pub const fn asking(mut self, asks: Asking) -> Self {
+        self.info.asks = Some(asks);
         self
     }
 

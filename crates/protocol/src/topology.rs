@@ -162,9 +162,10 @@ impl Topology {
     pub const MOST_NODES: u32 = 1 << 20;
 
     /// The shapes that [`named`](Self::named) knows, with a word on each.
-    pub const SHAPES: [(&str, &str); 6] = [
+    pub const SHAPES: [(&str, &str); 7] = [
         ("complete", "every node linked with every other"),
         ("ring", "every node sends to the next"),
+        ("chain", "every node but the last sends to the next, and nothing comes back"),
         ("line", "a straight line, the worst tree"),
         ("star", "node 0 in the middle"),
         ("binary", "a balanced binary tree rooted at node 0"),
@@ -179,6 +180,7 @@ impl Topology {
             "line" => Shape::Line,
             "star" => Shape::Star,
             "binary" => Shape::Binary,
+            "chain" => return Self::sized(n).map(Self::chain),
             "grid" => return Self::sized(n).map(Self::grid),
             _ => return Err(TopologyError::UnknownShape(name.to_owned())),
         };
@@ -237,6 +239,12 @@ impl Topology {
     /// A ring on which each node sends to the next.
     pub fn ring(n: u32) -> Self {
         Self::shaped(n, Shape::Ring)
+    }
+
+    /// Each node sends to the next, and none to the first: not every node reaches every other.
+    pub fn chain(n: u32) -> Self {
+        let links: Vec<_> = (1..n).map(|node| (NodeId(node - 1), NodeId(node))).collect();
+        Self::digraph(n, &links).expect("it hangs together")
     }
 
     /// Node 0 at one end, node `n` − 1 at the other.

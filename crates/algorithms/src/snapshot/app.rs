@@ -6,14 +6,17 @@
 
 use std::fmt;
 
+use conclave_protocol::family::snapshot::OWNS;
 use conclave_protocol::{
-    Charge, Ctx, Effect, Input, InputOf, Never, NodeId, Observable, Observation, Opt, Protocol,
-    Setup, Unfit, Whole,
+    Charge, Client, Ctx, Effect, HeardBy, Input, InputOf, Never, NodeId, NodeSet, Note, Observable,
+    Observation, Opt, Protocol, Setup, Unfit, Whole,
 };
 use serde::{Deserialize, Serialize};
 
 use super::bank::Bank;
+use super::producer_consumer::ProducerConsumer;
 use super::ring::Ring;
+use super::script::{self, Script};
 use super::section::Section;
 use crate::mutex::ricart_agrawala::RicartAgrawala;
 
@@ -21,15 +24,59 @@ applications! {
     Bank: Bank, "BankApp";
     Ring: Ring, "RingApp";
     Section: Section<RicartAgrawala>, "SectionApp";
+    ProducerConsumer: ProducerConsumer, "ProducerConsumerApp";
+    Script: Script, "ScriptApp";
 }
 
-/// What can be set: the application, and whatever one of them has to be told.
-pub const OPTIONS: &[Opt] = &[
-    Opt { name: "app", default: "bank", help: "what goes on: bank, ring or section" },
+/// What can be set where there is a bank if nothing is set.
+pub const OPTIONS: &[Opt] = &options("bank");
+
+/// What can be set: the application, which is this one if it is not set, and whatever one of them has
+/// to be told.
+pub const fn options(app: &'static str) -> [Opt; 7] {
+    let help = "what goes on: bank, ring, section, producer-consumer or script";
+    let app = Opt { name: "app", default: app, help };
+    let [a, b, c, d, e, f] = OF_ONE;
+    [app, a, b, c, d, e, f]
+}
+
+/// What one of the applications has to be told.
+const OF_ONE: [Opt; 6] = [
     Opt { name: "transfers", default: "4", help: "how many coins each branch of the bank sends" },
-    Opt { name: "rounds", default: "2", help: "how often each node passes a token on, or enters" },
+    Opt { name: "accounts", default: "", help: "what branches own at first, as in 100 or 90,100" },
+    Opt { name: "pay", default: "", help: "who pays whom how much when, as in 1>0:20@1,2>1:5@3" },
+    Opt {
+        name: "rounds",
+        default: "2",
+        help: "how often each node passes a token on, or enters; how many items are produced",
+    },
     Opt { name: "tokens", default: "1", help: "how many tokens go round the ring" },
+    Opt {
+        name: "script",
+        default: script::USUAL,
+        help: "the events of processes p, q, …, as in p1>q2,r1: p's first sends what q's second gets",
+    },
 ];
+
+impl HeardBy for Notice {
+    type Client = Onlooker;
+}
+
+/// One who asks for nothing of an application that goes on by itself.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Onlooker;
+
+impl Client<App> for Onlooker {
+    fn requests(&self) -> impl IntoIterator<Item = Never> {
+        None
+    }
+
+    fn on_request(&mut self, request: &Never) {
+        match *request {}
+    }
+
+    fn on_notice(&mut self, _: &Notice) {}
+}
 
 /// A program that goes on by itself, for snapshots to be taken of it.
 pub trait Application: Protocol<Request = Never, Stable = Never> {

@@ -48,6 +48,8 @@ macro_rules! applications {
                 #[serde(rename = $called)]
                 $name(<$type as Protocol>::Notice),
             )+
+            /// At boot: what the node owns, where that adds up.
+            Owns(u64),
         }
 
         const NAMES: &[&str] = &[$(<$type as Application>::NAME),+];
@@ -107,6 +109,9 @@ macro_rules! applications {
             fn observation(&self) -> Observation {
                 match self {
                     $(Self::$name(notice) => notice.observation(),)+
+                    &Self::Owns(value) => {
+                        Observation::Note(Note { kind: OWNS, value, ..Note::default() })
+                    }
                 }
             }
         }
@@ -120,15 +125,20 @@ macro_rules! applications {
             type Stable = Never;
 
             fn start(_: Option<Never>, ctx: &mut Ctx<Self>) -> Self {
-                match ctx.config {
+                let config = ctx.config;
+                let app = match config {
                     $(Config::$name(config) => {
                         let lift = |effect: Effect<$type>, ctx: &mut Ctx<Self>| {
                             let (msg, notice, timer) = (Msg::$name, Notice::$name, Timer::$name);
                             ctx.emit(effect.map(msg, notice, timer, |never| never));
                         };
-                        Self::$name(ctx.nest(config, lift, |ctx| <$type>::start(None, ctx)))
+                        Self::$name(ctx.stand_for(config, lift, |ctx| <$type>::start(None, ctx)))
                     })+
+                };
+                if config.adds_up() {
+                    ctx.notify(Notice::Owns(app.worth()));
                 }
+                app
             }
 
             fn on_request(&mut self, request: Never, _: &mut Ctx<Self>) {
@@ -169,9 +179,16 @@ macro_rules! applications {
                             let (msg, notice, timer) = (Msg::$name, Notice::$name, Timer::$name);
                             ctx.emit(effect.map(msg, notice, timer, |never| never));
                         };
-                        ctx.nest(config, lift, |ctx| app.on_input(input, ctx));
+                        ctx.stand_for(config, lift, |ctx| app.on_input(input, ctx));
                     })+
                     _ => unreachable!("state and constants are of one application"),
+                }
+            }
+
+            fn waits_for(&self, me: NodeId, config: &Config) -> NodeSet {
+                match (self, config) {
+                    $((Self::$name(app), Config::$name(config)) => app.waits_for(me, config),)+
+                    _ => NodeSet::new(),
                 }
             }
 

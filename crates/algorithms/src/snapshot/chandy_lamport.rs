@@ -30,7 +30,8 @@
 //! 7. `Report`: the initiator keeps it, and hands the global state over when it has one of each node;
 //!    another node passes it on, as in rule 6.
 //!
-//! Snapshots have numbers of their own and do not disturb each other.
+//! Snapshots have numbers of their own, that of the initiator among them, and do not disturb each
+//! other: `snapshot/concurrent-initiators` has everybody start one.
 //!
 //! # Cost
 //!
@@ -52,18 +53,30 @@
 //! `snapshot/naive` has each node record when it first hears of the snapshot from the initiator, and
 //! nothing else: no node passes markers on, and channels are not recorded. A coin that is on its way
 //! is in no part, and one that was sent after recording may be in two.
+//!
+//! Each rule is needed. If markers go to all *other* channels in rule 2
+//! (`snapshot/chandy-lamport-other-channels`), the initiator never gets one from a node that it told,
+//! and no snapshot is finished. If the application may send before the markers
+//! (`snapshot/chandy-lamport-late-markers`), what it sends is received before recording. If the first
+//! marker is taken for all channels (`snapshot/chandy-lamport-one-marker`), what the others still have
+//! on their way is in no part.
+
+mod config;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use conclave_protocol::claims::Check;
 use conclave_protocol::theory::{Case, Experiment, Given};
 use conclave_protocol::{
-    Channels, Charge, Ctx, Effect, Entry, Input, Links, Model, NodeId, NodeSet, Property, Protocol,
-    Setup, Topology, Unfit, Whole,
+    Asking, Channels, Charge, Ctx, Effect, Entry, Input, Links, Model, NodeId, NodeSet, Property,
+    Protocol, Setup, Topology, Unfit, Whole,
 };
 use serde::{Deserialize, Serialize};
 
+use self::config::Mutation;
+pub use self::config::{Config, Worth};
 use super::app::{self, App};
 use super::support::Wrapper;
 use super::support::inside::Inside;
@@ -84,6 +97,8 @@ pub struct ChandyLamport<P: Protocol> {
     finished: BTreeSet<Sid>,
     /// The parts of others, if parts are collected.
     reports: Reports<Share<P>>,
+    /// The snapshots whose markers still have to be sent: none but in a mutant.
+    late: Vec<Sid>,
 }
 
 /// A node's part of a snapshot, as it grows.
@@ -107,70 +122,6 @@ pub enum Msg<P: Protocol> {
     App(P::Msg),
 }
 
-/// What never changes.
-pub struct Config<P: Protocol> {
-    /// The constants of the application.
-    pub app: P::Config,
-    /// What states and messages are worth, if that adds up.
-    pub worth: Option<Worth<P>>,
-    /// Whether parts are collected where the snapshot was started.
-    collects: bool,
-    mutation: Option<Mutation>,
-}
-
-/// What a state is worth, and what a message is.
-pub type Worth<P> = (fn(&P) -> u64, fn(&<P as Protocol>::Msg) -> u64);
-
-/// What is wrong in a mutant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mutation {
-    /// Only the initiator sends markers, and channels are not recorded.
-    Naive,
-}
-
-impl<P: Protocol> Config<P> {
-    /// Around an application with these constants. Each node keeps its part.
-    pub const fn new(app: P::Config, worth: Option<Worth<P>>) -> Self {
-        Self { app, worth, collects: false, mutation: None }
-    }
-
-    /// The same, but parts are collected by the node that starts a snapshot.
-    #[must_use]
-    pub fn collecting(self) -> Self {
-        Self { collects: true, ..self }
-    }
-
-    /// The same, but each node records when it first hears of a snapshot, and that is all.
-    #[must_use]
-    pub fn naive(self) -> Self {
-        Self { mutation: Some(Mutation::Naive), ..self }
-    }
-
-    /// What a part holds, if that adds up.
-    fn worth_of(&self, share: &Share<P>) -> u64 {
-        let Some((state, message)) = self.worth else { return 0 };
-        let messages = share.channels.values().flatten().map(message);
-        messages.fold(state(&share.state), u64::wrapping_add)
-    }
-
-    fn is(&self, mutation: Mutation) -> bool {
-        self.mutation == Some(mutation)
-    }
-}
-
-impl<P: Protocol> Clone for Config<P> {
-    fn clone(&self) -> Self {
-        let Self { worth, collects, mutation, .. } = *self;
-        Self { app: self.app.clone(), worth, collects, mutation }
-    }
-}
-
-impl<P: Protocol> fmt::Debug for Config<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Config").field("app", &self.app).finish_non_exhaustive()
-    }
-}
-
 impl<P: Protocol> Protocol for ChandyLamport<P> {
     type Config = Config<P>;
     type Request = Request<P::Request>;
@@ -186,7 +137,8 @@ impl<P: Protocol> Protocol for ChandyLamport<P> {
             ctx.notify(Notice::Owns(worth(&app.state)));
         }
         let (recording, finished) = (BTreeMap::new(), BTreeSet::new());
-        Self { app, started: 0, recording, finished, reports: Reports::default() }
+        let (reports, late) = (Reports::default(), Vec::new());
+        Self { app, started: 0, recording, finished, reports, late }
     }
 
     fn on_request(&mut self, request: Self::Request, ctx: &mut Ctx<Self>) {
@@ -251,6 +203,9 @@ impl<P: Protocol> Wrapper for ChandyLamport<P> {
     fn inside(&mut self, input: Input<P>, ctx: &mut Ctx<Self>) {
         let config = ctx.config;
         self.app.on_input(input, &config.app, ctx, lift);
+        for sid in std::mem::take(&mut self.late) {
+            ctx.multicast(ctx.neighbors(), Msg::Marker(sid));
+        }
     }
 }
 
@@ -260,8 +215,12 @@ impl<P: Protocol> ChandyLamport<P> {
     fn record(&mut self, sid: Sid, told: Option<NodeId>, ctx: &mut Ctx<Self>) {
         let naive = ctx.config.is(Mutation::Naive);
         ctx.notify(Notice::Recorded(sid));
-        if !naive || told.is_none() {
-            ctx.multicast(ctx.neighbors(), Msg::Marker(sid));
+        let spared = told.filter(|_| ctx.config.is(Mutation::OtherChannels));
+        if ctx.config.is(Mutation::LateMarkers) {
+            self.late.push(sid);
+        } else if !naive || told.is_none() {
+            let outgoing = ctx.neighbors().filter(|to| Some(*to) != spared);
+            ctx.multicast(outgoing, Msg::Marker(sid));
         }
         let incoming = ctx.topology.sources(ctx.me).filter(|_| !naive);
         let open = incoming.collect();
@@ -290,6 +249,10 @@ impl<P: Protocol> ChandyLamport<P> {
         let recording = self.recording.get_mut(&sid).expect("its state is recorded");
         if recording.open.remove(from) {
             ctx.notify(Notice::Closed(sid, from));
+            if ctx.config.is(Mutation::OneMarker) {
+                let others = std::mem::take(&mut recording.open);
+                others.iter().for_each(|other| ctx.notify(Notice::Closed(sid, other)));
+            }
             self.finish_if_closed(sid, ctx);
         }
     }
@@ -351,12 +314,19 @@ pub fn config(setup: &Setup) -> Result<Config<App>, Unfit> {
     Ok(Config::new(app, adds_up.then_some((App::worth, App::worth_of))))
 }
 
-/// A snapshot where there are so many channels: on a ring, and between all if that fits.
+/// A snapshot where there are so many channels.
 fn marked(given: &Given) -> Vec<Experiment> {
+    marked_by(given, &[(0, 1)])
+}
+
+/// Snapshots by these nodes at these times where there are so many channels: on a ring, and between all
+/// if that fits.
+fn marked_by(given: &Given, initiators: &[(u32, u32)]) -> Vec<Experiment> {
     let channels = given.n("C");
     let complete = (2..=channels).find(|n| n * (n - 1) == channels).map(Topology::complete);
     let topologies = complete.into_iter().chain([Topology::ring(channels)]);
-    topologies.map(|it| given.until_quiet(Setup::new(it), &[(0, 1)])).collect()
+    let fit = topologies.filter(|it| it.len() as usize >= initiators.len());
+    fit.map(|it| given.until_quiet(Setup::new(it), initiators)).collect()
 }
 
 /// A snapshot among so many nodes that are all linked, but for what the application sends.
@@ -375,6 +345,9 @@ const CONSERVED: &[Property] = &[Property::Conserved];
 const KEPT: &[Property] = &[Property::Cut, Property::Done, Property::Exclusion];
 const SECTION: &[(&str, &str)] = &[("app", "section"), ("rounds", "1")];
 const ONE: &[(&str, &str)] = &[("transfers", "1")];
+const NO_COINS: &[(&str, &str)] = &[("transfers", "0")];
+const CUT_KEPT: &[Property] = &[Property::Cut, Property::Conserved];
+const KEEPS: &[Property] = &[Property::Cut, Property::Done, Property::Conserved];
 
 /// The algorithm as published, each node keeping its own part.
 pub static PLAIN: Entry<ChandyLamport<App>> =
@@ -443,6 +416,79 @@ pub static UNORDERED: Entry<ChandyLamport<App>> = PLAIN
         Check::new(2, SUM).set(ONE).fails(4),
     ]);
 
+/// Several snapshots at once, each for itself.
+pub static CONCURRENT: Entry<ChandyLamport<App>> = PLAIN
+    .variant("snapshot/concurrent-initiators", "Several snapshots at once")
+    .summary("markers bear the number of their snapshot, and each snapshot is consistent by itself")
+    .asking(Asking::All)
+    .claims(&[
+        Check::new(2, ALL).set(ONE),
+        Check::new(2, ALL).set(NO_COINS).requests(2),
+        Check::new(3, ALL).set(NO_COINS).shape("ring"),
+        Check::new(2, KEPT).set(SECTION).clients(0, 1),
+    ])
+    .cases(&[Case::new(
+        "k-initiators",
+        &[&[("C", 5), ("k", 4)], &[("C", 20), ("k", 5)]],
+        |given| {
+            let initiators: Vec<_> = (0..given.n("k")).map(|node| (node, 1)).collect();
+            marked_by(given, &initiators)
+        },
+    )
+    .counts(&[("messages_total", "Marker")])]);
+
+/// A node sends no marker to the one that told it of the snapshot.
+pub static OTHER_CHANNELS: Entry<ChandyLamport<App>> = PLAIN
+    .variant("snapshot/chandy-lamport-other-channels", "Chandy–Lamport, markers to the others")
+    .summary("no marker goes back to its sender, and no snapshot is ever finished")
+    .mutant(
+        "snapshot/chandy-lamport",
+        "a node that gets a marker sends none back to the one that it came from",
+        Property::Done,
+    )
+    .holds(&[Property::Cut, Property::Conserved])
+    .config(|setup| Ok(config(setup)?.spoilt(Mutation::OtherChannels)))
+    .claims(&[Check::new(2, DONE).set(ONE).fails(2), Check::new(2, CUT_KEPT).set(ONE)]);
+
+/// Messages of the application go before the markers.
+pub static LATE_MARKERS: Entry<ChandyLamport<App>> = PLAIN
+    .variant("snapshot/chandy-lamport-late-markers", "Chandy–Lamport, markers late")
+    .summary("after recording the application does something more before the markers leave")
+    .mutant(
+        "snapshot/chandy-lamport",
+        "markers leave only behind what the application sends in its next step",
+        Property::Cut,
+    )
+    .holds(&[Property::Conserved])
+    .fails(&[
+        (Property::Sum, "p0 records and pays p1 before its marker: the coin is in both parts"),
+        (Property::Done, "a node at which nothing happens any more never sends its markers"),
+    ])
+    .config(|setup| Ok(config(setup)?.spoilt(Mutation::LateMarkers)))
+    .claims(&[
+        Check::new(2, CUT).set(ONE).fails(3),
+        Check::new(2, SUM).set(ONE).fails(6),
+        Check::new(2, DONE).set(ONE).fails(2),
+        Check::new(2, CONSERVED).set(ONE),
+    ]);
+
+/// One marker closes all channels.
+pub static ONE_MARKER: Entry<ChandyLamport<App>> = PLAIN
+    .variant("snapshot/chandy-lamport-one-marker", "Chandy–Lamport, one marker for all channels")
+    .summary("the first marker ends the recording of all channels")
+    .mutant(
+        "snapshot/chandy-lamport",
+        "the first marker that comes is taken for the end of what is on its way from all nodes",
+        Property::Sum,
+    )
+    .holds(&[Property::Cut, Property::Done, Property::Conserved])
+    .config(|setup| Ok(config(setup)?.spoilt(Mutation::OneMarker)))
+    .claims(&[
+        Check::new(3, SUM).set(ONE).clients(0, 1).fails(5),
+        Check::new(3, SUM).set(ONE).shape("star").clients(0, 1).fails(5),
+        Check::new(3, KEEPS).set(NO_COINS).clients(0, 1),
+    ]);
+
 /// No node but the initiator sends markers.
 pub static NAIVE: Entry<ChandyLamport<App>> = PLAIN
     .variant("snapshot/naive", "Naive snapshot")
@@ -457,122 +503,10 @@ pub static NAIVE: Entry<ChandyLamport<App>> = PLAIN
         (Property::Sum, "p1 pays p0, and both record before the coin arrives: it is in no part"),
         (Property::Done, "there is no marker on the channels that do not come from the initiator"),
     ])
-    .config(|setup| Ok(Config { mutation: Some(Mutation::Naive), ..config(setup)? }))
+    .config(|setup| Ok(config(setup)?.naive()))
     .claims(&[
         Check::new(3, CUT).set(ONE).clients(0, 1).fails(4),
         Check::new(2, SUM).set(ONE).fails(3),
         Check::new(2, DONE).set(ONE).fails(8),
         Check::new(2, CONSERVED).set(ONE),
     ]);
-
-#[cfg(test)]
-mod tests {
-    use conclave_protocol::{Bench, Effect};
-
-    use super::super::bank;
-    use super::*;
-
-    const SID: Sid = Sid(0);
-
-    fn sent(effects: &[Effect<ChandyLamport<App>>]) -> Vec<(u32, Msg<App>)> {
-        let sent = |effect: &Effect<ChandyLamport<App>>| match effect {
-            Effect::Send { to, msg } => Some((to.0, msg.clone())),
-            _ => None,
-        };
-        effects.iter().filter_map(sent).collect()
-    }
-
-    fn finished(effects: &[Effect<ChandyLamport<App>>]) -> Option<(Share<App>, u64)> {
-        effects.iter().find_map(|effect| match effect {
-            Effect::Notify(Notice::Finished(share, worth)) => Some(((**share).clone(), *worth)),
-            _ => None,
-        })
-    }
-
-    #[test]
-    fn what_comes_between_recording_and_the_marker_was_on_its_way() {
-        let mut bench = Bench::complete(&PLAIN, 3);
-        let marker = Msg::Marker(SID);
-        let transfer = |coin| app::Msg::Bank(bank::Msg::Transfer(coin));
-        let coin = |coin| Msg::App(transfer(coin));
-        let started = bench.at(0).request(Request::Snapshot);
-        assert_eq!(started[0], Effect::Notify(Notice::Recorded(SID)));
-        assert_eq!(sent(&started), [(1, marker.clone()), (2, marker.clone())]);
-        assert_eq!(finished(&bench.at(0).message(2, coin(16))), None);
-        assert_eq!(finished(&bench.at(0).message(1, marker.clone())), None);
-        // Behind p1's marker: not part of the snapshot.
-        bench.at(0).message(1, coin(4));
-        let (share, worth) = finished(&bench.at(0).message(2, marker)).expect("all are there");
-        assert_eq!(share.state.worth(), 1);
-        let content = BTreeMap::from([(NodeId(2), vec![transfer(16)])]);
-        assert_eq!((share.channels, worth), (content, 17));
-        assert_eq!(share.timers.len(), 1, "the timer for the next transfer was running");
-    }
-
-    /// The reports that are sent: to whom, whose, and whether all pass it on.
-    fn reported(effects: &[Effect<ChandyLamport<App>>]) -> Vec<(u32, u32, bool)> {
-        let report = |(to, msg)| match msg {
-            Msg::Report(report) => Some((to, report.of.0, report.spread)),
-            _ => None,
-        };
-        sent(effects).into_iter().filter_map(report).collect()
-    }
-
-    #[test]
-    fn the_initiator_has_everything_in_the_end_and_says_so_once() {
-        let mut bench = Bench::complete(&COLLECT, 3);
-        bench.at(0).request(Request::Snapshot);
-        bench.at(0).message(1, Msg::Marker(SID));
-        let own = bench.at(0).message(2, Msg::Marker(SID));
-        assert!(finished(&own).is_some() && reported(&own).is_empty(), "its own part is there");
-        let mut reports = Vec::new();
-        for (node, other) in [(1, 2), (2, 1)] {
-            bench.at(node).message(0, Msg::Marker(SID));
-            let done = bench.at(node).message(other, Msg::Marker(SID));
-            assert_eq!(reported(&done), [(0, node, false)]);
-            let report = |(_, msg)| Some(msg).filter(|msg| matches!(msg, Msg::Report(_)));
-            reports.extend(sent(&done).into_iter().find_map(report).map(|msg| (node, msg)));
-        }
-        let (first, second) = (reports[0].clone(), reports[1].clone());
-        assert_eq!(bench.at(0).message(first.0, first.1.clone()), []);
-        assert_eq!(bench.at(0).message(first.0, first.1), [], "a second time is no other part");
-        let whole = bench.at(0).message(second.0, second.1.clone());
-        let [Effect::Notify(Notice::Collected(state, 21))] = &whole[..] else {
-            panic!("{whole:?}")
-        };
-        assert_eq!(state.to_string(), "p0: 1, p1: 4, p2: 16");
-        assert_eq!(bench.at(0).message(second.0, second.1), [], "it is complete");
-    }
-
-    #[test]
-    fn a_report_goes_back_the_way_of_the_marker_or_everywhere() {
-        let mut line = Bench::new(&COLLECT, &Setup::new(Topology::line(3)));
-        let done = line.at(2).message(1, Msg::Marker(SID));
-        assert_eq!(reported(&done), [(1, 2, false)]);
-        line.at(1).message(0, Msg::Marker(SID));
-        let passed = line.at(1).message(2, sent(&done)[1].1.clone());
-        assert_eq!(reported(&passed), [(0, 2, false)]);
-
-        let links = [(0, 1), (1, 2), (2, 3), (3, 0), (2, 1), (1, 3)];
-        let links = links.map(|(a, b)| (NodeId(a), NodeId(b)));
-        let graph = Topology::digraph(4, &links).expect("it hangs together");
-        let mut one_way = Bench::new(&COLLECT, &Setup::new(graph));
-        one_way.at(1).message(0, Msg::Marker(SID));
-        let done = one_way.at(1).message(2, Msg::Marker(SID));
-        assert_eq!(reported(&done), [(2, 1, true), (3, 1, true)], "there is no link to p0");
-        let report = || sent(&done).pop().expect("it was sent").1;
-        assert_eq!(reported(&one_way.at(2).message(1, report())), [(3, 1, true)]);
-        assert_eq!(reported(&one_way.at(3).message(1, report())), [(0, 1, true)]);
-        assert_eq!(reported(&one_way.at(3).message(2, report())), [], "it has passed it on");
-    }
-
-    #[test]
-    fn a_marker_is_passed_on_to_all_its_sender_included() {
-        let mut bench = Bench::complete(&PLAIN, 3);
-        let heard = bench.at(1).message(0, Msg::Marker(SID));
-        assert_eq!(sent(&heard), [(0, Msg::Marker(SID)), (2, Msg::Marker(SID))]);
-        assert!(heard.contains(&Effect::Notify(Notice::Closed(SID, NodeId(0)))));
-        let mut naive = Bench::complete(&NAIVE, 3);
-        assert_eq!(sent(&naive.at(1).message(0, Msg::Marker(SID))), []);
-    }
-}

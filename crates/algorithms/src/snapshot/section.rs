@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use conclave_protocol::{
-    Charge, Ctx, Effect, Never, NodeId, Observable, Observation, Protocol, Setup, Unfit,
+    Charge, Ctx, Effect, Never, NodeId, NodeSet, Observable, Observation, Protocol, Setup, Unfit,
 };
 use serde::{Deserialize, Serialize};
 
@@ -123,6 +123,10 @@ impl<L: mutex::Algorithm> Protocol for Section<L> {
 
     fn on_leave(&mut self, ctx: &mut Ctx<Self>) {
         inside(ctx, |ctx| self.lock.on_leave(ctx));
+    }
+
+    fn waits_for(&self, me: NodeId, config: &Self::Config) -> NodeSet {
+        self.lock.waits_for(me, &config.lock)
     }
 
     fn charge(msg: &L::Msg, from: NodeId, to: NodeId) -> Charge {

@@ -68,10 +68,11 @@ macro_rules! forwards {
 
 /// The facts of the application inside.
 pub fn facts<W: Wrapper>(whole: &Whole<'_, W>) -> u64 {
-    let carried = |&(from, to, msg): &(_, _, &_)| W::carried(msg).map(|msg| (from, to, msg));
+    let messages = whole.messages.iter();
+    let carried = messages.filter_map(|&(from, to, msg)| Some((from, to, W::carried(msg)?)));
     W::App::facts(&Whole {
         config: W::constants(whole.config),
         nodes: whole.nodes.iter().map(|node| node.map(W::app)).collect(),
-        messages: whole.messages.iter().filter_map(carried).collect(),
+        messages: carried.collect(),
     })
 }

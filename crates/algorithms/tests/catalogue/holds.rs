@@ -78,7 +78,7 @@ fn check(entry: &dyn Algorithm) -> Result<(), Failed> {
         }
         let places = info.places(&setup);
         let family = Family::of(info);
-        let mut spec = match family.asking {
+        let mut spec = match entry.info().asking() {
             _ if family.elects => random_election(entry, setup, seed),
             Asking::None => random_watch(entry, setup, seed),
             Asking::All | Asking::One => random_spec(entry, setup, seed),

@@ -1,5 +1,6 @@
 //! The catalogue, family by family, in one test program.
 
+mod any;
 mod bully;
 mod coordinators;
 mod counts;

@@ -104,7 +104,7 @@ fn spec(entry: &dyn Algorithm, seed: u64, beyond: bool) -> Option<RunSpec> {
     entry.clients(&setup).ok()?;
     let n = setup.n();
     let family = Family::of(entry.info());
-    let mut spec = match family.asking {
+    let mut spec = match entry.info().asking() {
         _ if family.elects => random_election(entry, setup, seed),
         Asking::None => random_watch(entry, setup, seed),
         Asking::All | Asking::One => random_spec(entry, setup, seed),

@@ -1,7 +1,7 @@
 //! Checks in words.
 
 use conclave_check::{Budgets, CheckSpec, Requests, Timers};
-use conclave_protocol::{Asking, Channels, Family, Info};
+use conclave_protocol::{Asking, Channels, Info};
 
 use crate::report::shape;
 
@@ -10,7 +10,7 @@ pub fn describe(info: &Info, spec: &CheckSpec) -> String {
     let n = u64::from(spec.setup.n());
     let shape = shape(&spec.setup.topology);
     let mut parts = vec![format!("({}), {}, {shape}", info.id, counted(n, "node"))];
-    if Family::of(info).asking != Asking::None {
+    if info.asking() != Asking::None {
         let often = match spec.requests {
             Requests::AtMost(1) => "once".to_owned(),
             Requests::AtMost(often) => format!("{often} times"),

@@ -281,7 +281,7 @@ impl RunFlags {
     pub fn without_effect(&self, info: &Info, outcome: &Outcome) -> Vec<String> {
         let mut useless = Vec::new();
         let family = Family::of(info);
-        if family.asking == Asking::None && !self.ask.is_empty() {
+        if info.asking() == Asking::None && !self.ask.is_empty() {
             useless.push("--ask: there is nothing to ask for".to_owned());
         }
         if !family.elects && self.attributes.is_some() {
@@ -422,7 +422,7 @@ impl RunFlags {
             let think = self.think.map_or(Spread::exactly(Duration::ZERO), |t| t.with(unit));
             Arrivals::Closed { clients, rounds: rounds.unwrap_or(Some(1)), first: think, think }
         } else {
-            let several = match Family::of(info).asking {
+            let several = match info.asking() {
                 Asking::All => usize::MAX,
                 Asking::One => 1,
                 Asking::None => 0,

@@ -41,25 +41,25 @@ pub(super) fn topology(
     shape(name, n, seed).map_err(unknown)
 }
 
-/// A link per line, each in both directions, and perhaps a place for each node. If every node but 0
-/// has exactly one link to a smaller id, that is a tree rooted at 0.
+/// A link per line, `0 1` in both directions or `0 -> 1` in this one only, and perhaps a place for each
+/// node. If every node but 0 has exactly one link to a smaller id, that is a tree rooted at 0.
 fn links(name: &str, text: &str, n: u32) -> Result<Topology, Refusal> {
     let bad = |line: usize| {
         Refusal::Impossible(format!(
-            "{name}, line {line}: a link is two nodes, as in 0 1, and a place is at 0 2.5 1"
+            "{name}, line {line}: a link is two nodes, as in 0 1, or 0 -> 1 if it leads one way; a \
+             place is at 0 2.5 1"
         ))
     };
-    let mut links = Vec::new();
+    let (mut links, mut one_way) = (Vec::new(), Vec::new());
     let mut places: BTreeMap<u32, Point> = BTreeMap::new();
     for (line, text) in (1..).zip(text.lines()) {
         let text = text.split('#').next().unwrap_or_default();
         let words: Vec<&str> = text.split_whitespace().collect();
+        let node = |word: &str| word.parse().map(NodeId).map_err(|_| bad(line));
         match words[..] {
             [] => {}
-            [a, b] => {
-                let node = |word: &str| word.parse().map(NodeId).map_err(|_| bad(line));
-                links.push((node(a)?, node(b)?));
-            }
+            [a, b] => links.push((node(a)?, node(b)?)),
+            [a, "->", b] => one_way.push((node(a)?, node(b)?)),
             ["at", node, ref coordinates @ ..] if (1..=3).contains(&coordinates.len()) => {
                 let node: u32 = node.parse().map_err(|_| bad(line))?;
                 let mut point = Point::default();
@@ -72,9 +72,16 @@ fn links(name: &str, text: &str, n: u32) -> Result<Topology, Refusal> {
             _ => return Err(bad(line)),
         }
     }
-    let graph = Topology::graph(n, &links);
     let wrong = |error| Refusal::Impossible(format!("{name}: {error}"));
-    let graph = graph.map_err(wrong)?;
+    if !one_way.is_empty() {
+        if !places.is_empty() {
+            return Err(wrong("nodes have places where links lead both ways only".to_owned()));
+        }
+        one_way.extend(links.iter().flat_map(|&(a, b)| [(a, b), (b, a)]));
+        return Topology::digraph(n, &one_way).map_err(|error| wrong(error.to_string()));
+    }
+    let wrong = |error: TopologyError| wrong(error.to_string());
+    let graph = Topology::graph(n, &links).map_err(wrong)?;
     if !places.is_empty() {
         let placed = (0..n).filter_map(|node| places.get(&node).copied()).collect();
         return graph.placed(placed).map_err(wrong);

@@ -140,6 +140,23 @@ fn a_file_has_links_and_perhaps_places() {
     let refused = |text| read(text).unwrap_err();
     assert!(refused("0 1\n1 2\nat 0 1\n").contains("not one for each"));
     assert!(refused("0 1\nat x 1 1\n").contains("places, line 2"));
+    let one_way = read("0 1\n1 -> 2\n").unwrap_err();
+    assert!(one_way.contains("links that lead both ways"), "{one_way}");
+}
+
+#[test]
+fn a_file_has_links_that_lead_one_way() {
+    let info = find("snapshot/chandy-lamport").unwrap();
+    let read = |text: &str| {
+        let files = Files::from([("links".to_owned(), text.to_owned())]);
+        RunFlags { topology: Some("links".into()), files, ..RunFlags::default() }.spec(info)
+    };
+    let topology = read("0 1\n1 -> 2\n2 -> 0\n").unwrap().setup.topology;
+    let links = [(0, 1), (1, 0), (1, 2), (2, 0)].map(|(a, b)| (NodeId(a), NodeId(b)));
+    assert_eq!(Ok(topology), Topology::digraph(3, &links));
+    let refused = |text| read(text).unwrap_err().to_string();
+    assert!(refused("0 -> 1\n").contains("links: "));
+    assert!(refused("0 -> 1\n1 -> 2\nat 0 1 1\n").contains("both ways only"));
 }
 
 #[test]

@@ -140,6 +140,9 @@ fn links_of_a_digraph_lead_one_way() {
     assert_eq!((digraph.links(), digraph.shape(), digraph.is_tree()), (4, "digraph", false));
     assert!(digraph.suits(Links::Graph).is_err() && digraph.suits(Links::Complete).is_err());
     assert_eq!(digraph.distances(NodeId(1)), [2, 0, 1]);
+    let chain = Topology::named("chain", 3).unwrap();
+    assert_eq!([0, 1, 2].map(|node| neighbors(&chain, node)), [vec![1], vec![2], vec![]]);
+    assert!(digraph.is_strongly_connected() && !chain.is_strongly_connected());
     let apart = Topology::digraph(3, &links[..1]);
     assert_eq!(apart, Err(TopologyError::Disconnected(NodeId(2))));
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use conclave_protocol::{Ctx, Effect, Input, Protocol};
+use conclave_protocol::family::snapshot::OWNS;
+use conclave_protocol::{Ctx, Effect, Input, Observable, Observation, Protocol};
 use serde::{Deserialize, Serialize};
 
 use crate::snapshot::{Share, Sid};
@@ -19,13 +20,22 @@ pub struct Inside<P: Protocol> {
 }
 
 impl<P: Protocol> Inside<P> {
-    /// The application boots; `lift` makes the wrapper's effects of its own.
+    /// The application boots; `lift` makes the wrapper's effects of its own. What the node owns is
+    /// for the wrapper to say.
     pub fn start<W: Protocol>(
         saved: Option<P::Stable>,
         config: &P::Config,
         ctx: &mut Ctx<W>,
-        lift: impl FnMut(Effect<P>, &mut Ctx<W>),
+        mut lift: impl FnMut(Effect<P>, &mut Ctx<W>),
     ) -> Self {
+        let owns = |notice: &P::Notice| match notice.observation() {
+            Observation::Note(note) => note.kind == OWNS,
+            _ => false,
+        };
+        let lift = |effect: Effect<P>, ctx: &mut Ctx<W>| match &effect {
+            Effect::Notify(notice) if owns(notice) => {}
+            _ => lift(effect, ctx),
+        };
         let mut timers = Vec::new();
         let state = nested(&mut timers, config, ctx, lift, |ctx| P::start(saved, ctx));
         Self { state, timers }

@@ -1,0 +1,176 @@
+//! Any algorithm of the catalogue behind numbers, as a protocol: what is wrapped around it is compiled
+//! once, and not once for each algorithm.
+
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use conclave_algorithms::snapshot::chandy_lamport::ChandyLamport;
+use conclave_algorithms::snapshot::{self, Request};
+use conclave_protocol::{
+    Algorithm, Client, Ctx, Effect, NodeId, Numbered, NumberedEffect, NumberedInput, Observable,
+    Observation, Protocol, Reaction, Setup, Turn, Unfit,
+};
+use serde::{Deserialize, Serialize};
+
+/// A node of any algorithm, with its application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Any {
+    state: u32,
+    client: u32,
+}
+
+/// The algorithm, and what the numbers stand for.
+#[derive(Clone)]
+#[expect(clippy::disallowed_types, reason = "all nodes of a run number their values together")]
+pub(crate) struct Values(Arc<Mutex<Box<dyn Numbered>>>);
+
+impl Values {
+    pub(crate) fn of(algorithm: &dyn Algorithm, setup: &Setup) -> Result<Self, Unfit> {
+        #[expect(clippy::disallowed_types, reason = "as above")]
+        let values = Mutex::new(algorithm.numbered(setup)?);
+        Ok(Self(Arc::new(values)))
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut dyn Numbered) -> T) -> T {
+        f(&mut **self.0.lock().expect("no rule panics"))
+    }
+}
+
+impl fmt::Debug for Values {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Values")
+    }
+}
+
+/// A request by its number, with what it means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Asks(u32, Observation);
+
+impl Observable for Asks {
+    fn observation(&self) -> Observation {
+        self.1
+    }
+}
+
+/// What the application is told.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) enum Told {
+    /// What the algorithm says means this.
+    Mark(Observation),
+    /// It may ask these things now.
+    May(Vec<Asks>),
+}
+
+impl Observable for Told {
+    fn observation(&self) -> Observation {
+        match self {
+            Self::Mark(mark) => *mark,
+            Self::May(_) => Observation::Other,
+        }
+    }
+}
+
+/// A message by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Message(u32);
+
+/// A timer by its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Timer(u32);
+
+impl Protocol for Any {
+    type Config = Values;
+    type Request = Asks;
+    type Notice = Told;
+    type Msg = Message;
+    type Timer = Timer;
+    type Stable = u32;
+
+    fn start(saved: Option<u32>, ctx: &mut Ctx<Self>) -> Self {
+        let client = ctx.config.with(|it| it.client());
+        let mut node = Self { state: 0, client };
+        node.react(None, NumberedInput::Boot(saved), ctx);
+        node
+    }
+
+    fn on_request(&mut self, Asks(request, _): Asks, ctx: &mut Ctx<Self>) {
+        self.react(Some(self.state), NumberedInput::Request(request), ctx);
+    }
+
+    fn on_message(&mut self, from: NodeId, Message(msg): Message, ctx: &mut Ctx<Self>) {
+        self.react(Some(self.state), NumberedInput::Message { from, msg }, ctx);
+    }
+
+    fn on_timer(&mut self, Timer(timer): Timer, ctx: &mut Ctx<Self>) {
+        self.react(Some(self.state), NumberedInput::Timer(timer), ctx);
+    }
+
+    fn on_suspect(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
+        self.react(Some(self.state), NumberedInput::Suspect(peer), ctx);
+    }
+
+    fn on_restore(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
+        self.react(Some(self.state), NumberedInput::Restore(peer), ctx);
+    }
+
+    fn on_join(&mut self, sponsor: NodeId, ctx: &mut Ctx<Self>) {
+        self.react(Some(self.state), NumberedInput::Join(sponsor), ctx);
+    }
+
+    fn on_leave(&mut self, ctx: &mut Ctx<Self>) {
+        self.react(Some(self.state), NumberedInput::Leave, ctx);
+    }
+}
+
+impl Any {
+    fn react(&mut self, state: Option<u32>, input: NumberedInput, ctx: &mut Ctx<Self>) {
+        let turn = Turn { node: ctx.me, now: ctx.now(), topology: ctx.topology, settles: true };
+        let values = ctx.config;
+        let choose = &mut |n| ctx.choose(n);
+        let reaction = values.with(|it| it.react(turn, state, self.client, input, choose));
+        let Reaction { state, client, effects, .. } = reaction;
+        (self.state, self.client) = (state, client);
+        for effect in effects {
+            ctx.emit(match effect {
+                NumberedEffect::Send { to, msg } => Effect::Send { to, msg: Message(msg) },
+                NumberedEffect::Broadcast(msg) => Effect::Broadcast(Message(msg)),
+                NumberedEffect::Notify(mark) => Effect::Notify(Told::Mark(mark)),
+                NumberedEffect::SetTimer { timer, after } => {
+                    Effect::SetTimer { timer: Timer(timer), after }
+                }
+                NumberedEffect::CancelTimer(timer) => Effect::CancelTimer(Timer(timer)),
+                NumberedEffect::Save(stable) => Effect::Save(stable),
+            });
+        }
+        let requests = values.with(|it| it.requests(client)).into_iter();
+        ctx.notify(Told::May(requests.map(|(number, mark)| Asks(number, mark)).collect()));
+    }
+}
+
+/// The application of any algorithm in a snapshot: after its first request it asks for a snapshot.
+#[derive(Clone, Default, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) struct Snapper {
+    may: Vec<Asks>,
+    asked: bool,
+    snapped: bool,
+}
+
+impl Client<ChandyLamport<Any>> for Snapper {
+    fn requests(&self) -> impl IntoIterator<Item = Request<Asks>> {
+        let snapshot = (self.asked && !self.snapped).then_some(Request::Snapshot);
+        snapshot.into_iter().chain(self.may.iter().copied().map(Request::App))
+    }
+
+    fn on_request(&mut self, request: &Request<Asks>) {
+        match request {
+            Request::Snapshot => self.snapped = true,
+            Request::App(_) => self.asked = true,
+        }
+    }
+
+    fn on_notice(&mut self, notice: &snapshot::Notice<Any>) {
+        if let snapshot::Notice::App(Told::May(requests)) = notice {
+            self.may.clone_from(requests);
+        }
+    }
+}
