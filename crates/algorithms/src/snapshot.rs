@@ -19,8 +19,10 @@ use std::fmt::{self, Display};
 use std::time::Duration;
 
 use conclave_protocol::family::snapshot::{CLOSES, COLLECTS, HOLDS, OWNS, RECORDS, STARTS};
-use conclave_protocol::{HeardBy, NodeId, Note, Observable, Observation, Protocol};
+use conclave_protocol::{HeardBy, NodeId, Note, Observable, Observation, Protocol, Written};
 use serde::{Deserialize, Serialize};
+
+use self::app::App;
 
 /// The number of a snapshot. Each node numbers the snapshots that it starts itself, so that no two
 /// get the same.
@@ -107,6 +109,19 @@ impl<P: Protocol<Msg: Display> + Display> Display for GlobalState<P> {
             }
         }
         Ok(())
+    }
+}
+
+/// What a notice shows of an application's states: a part of a snapshot, or all of them.
+pub fn shown(node: NodeId, notice: &mut Written<'_>) -> Option<String> {
+    match conclave_protocol::read::<Notice<App>>(notice)? {
+        Notice::Finished(share, _) => {
+            let sid = share.sid;
+            let part = GlobalState { sid, shares: BTreeMap::from([(node, *share)]) };
+            Some(format!("part of #{}: {part}", sid.0))
+        }
+        Notice::Collected(whole, _) => Some(format!("snapshot #{}: {whole}", whole.sid.0)),
+        _ => None,
     }
 }
 

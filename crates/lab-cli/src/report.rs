@@ -25,6 +25,9 @@ pub(crate) fn headline_of(spec: &RunSpec) -> String {
     }
 }
 
+/// So many recorded states are shown.
+const SHOWN: usize = 24;
+
 /// The cost table, beside the theory's figures where there are some.
 pub fn cost_table(report: &Report<'_>, terminal: &Terminal) -> String {
     let mut table = table(terminal);
@@ -94,6 +97,17 @@ pub fn verdicts(report: &Report<'_>, terminal: &Terminal) -> String {
             let mark = if well { paint(GOOD, tick) } else { paint(ERROR, cross) };
             let _ = writeln!(text, "{mark} {line}");
         }
+    }
+    let shown = report.shown();
+    if !shown.is_empty() {
+        let _ = writeln!(text, "{}", paint(BOLD, "recorded"));
+    }
+    for (_, _, words) in shown.iter().take(SHOWN) {
+        let words = if terminal.ascii { words.replace('→', "->") } else { words.clone() };
+        let _ = writeln!(text, "  {words}");
+    }
+    if let Some(more) = shown.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        let _ = writeln!(text, "{}", paint(DIM, format!("  and {more} more; --json has all")));
     }
     if let Some(mutant) = report.info.mutant {
         let _ =

@@ -191,6 +191,21 @@ impl<'a> Report<'a> {
         self.beyond.is_empty() && self.judged.iter().any(Judged::is_broken)
     }
 
+    /// What nodes tell of states they have recorded, in words, in a run that was recorded in full.
+    pub fn shown(&self) -> Vec<(NodeId, Time, String)> {
+        let (Some(shows), trace) = (self.info.shows, &self.outcome.trace) else {
+            return Vec::new();
+        };
+        let notices = trace.notes.iter().filter_map(|(place, text)| {
+            let record = trace.records.get(*place)?;
+            let Event::Notice(_) = record.event() else { return None };
+            let mut json = serde_json::Deserializer::from_str(text);
+            let mut written = <dyn erased_serde::Deserializer<'_>>::erase(&mut json);
+            Some((record.node, record.at, shows(record.node, &mut written)?))
+        });
+        notices.collect()
+    }
+
     /// What to point at in the diagram.
     pub fn remarks(&self) -> Vec<Remark> {
         let mut remarks = Vec::new();

@@ -1,14 +1,26 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::claims::Check;
 use crate::theory::Case;
-use crate::{Asking, Detecting, Family, Setup};
+use crate::{Asking, Detecting, Family, NodeId, Setup};
 
 /// The option that says how many may be inside at once.
 const UNITS: &str = "units";
+
+/// Something that was written down, to be read as what it was.
+pub type Written<'a> = dyn erased_serde::Deserializer<'a> + 'a;
+
+/// What a notice of this node shows of states, in words; none if it shows nothing of them.
+pub type Shows = fn(NodeId, &mut Written<'_>) -> Option<String>;
+
+/// What was written down; none if it was something else.
+pub fn read<T: DeserializeOwned>(written: &mut Written<'_>) -> Option<T> {
+    erased_serde::deserialize(written).ok()
+}
 
 /// What is said about an algorithm, and what it assumes and promises.
 ///
@@ -49,6 +61,9 @@ pub struct Info {
     pub several: Option<fn(&Setup) -> Option<f64>>,
     /// Which applications ask in a run that does not say so, if others do than in its family.
     pub asks: Option<Asking>,
+    /// What a notice of a node, as it was [written](Written) down, shows of states, for people to
+    /// read.
+    pub shows: Option<Shows>,
 }
 
 impl Info {
@@ -70,6 +85,7 @@ impl Info {
         detecting: None,
         several: None,
         asks: None,
+        shows: None,
     };
 
     /// Which applications ask in a run that does not say so.

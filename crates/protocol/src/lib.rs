@@ -45,7 +45,10 @@ pub use family::{
     Watch,
 };
 pub use host::{Handle, Host, Hosted, Message, Outside, Ran, Shown, TimerKey, Turn};
-pub use info::{Channels, Crashes, Detector, Info, Links, Model, Mutant, Opt, Property, Timing};
+pub use info::{
+    Channels, Crashes, Detector, Info, Links, Model, Mutant, Opt, Property, Shows, Timing, Written,
+    read,
+};
 pub use input::{HostInput, Input, InputOf, NumberedInput};
 pub use label::label;
 pub use labels::labels;

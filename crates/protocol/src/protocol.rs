@@ -8,7 +8,7 @@ use crate::claims::Check;
 use crate::theory::Case;
 use crate::{
     Asking, Ctx, Detecting, Info, Input, InputOf, Model, Mutant, NodeId, NodeSet, Observable, Opt,
-    Property, Setup, Unfit,
+    Property, Setup, Shows, Unfit,
 };
 
 /// A distributed algorithm, seen from one node.
@@ -196,9 +196,10 @@ impl<P: Protocol> Entry<P> {
     /// is claimed and known of this one alone.
     #[must_use]
     pub const fn variant(&self, id: &'static str, title: &'static str) -> Self {
-        let Info { summary, source, text, model, holds, fails, options, asks, .. } = self.info;
+        let Info { summary, source, text, model, holds, fails, options, asks, shows, .. } =
+            self.info;
         let info = Info { id, title, summary, source, text, model, holds, ..Info::EMPTY };
-        let info = Info { fails, options, asks, ..info };
+        let info = Info { fails, options, asks, shows, ..info };
         Self { info, config: self.config, clients: self.clients }
     }
 
@@ -269,6 +270,13 @@ impl<P: Protocol> Entry<P> {
     #[must_use]
     pub const fn asking(mut self, asks: Asking) -> Self {
         self.info.asks = Some(asks);
+        self
+    }
+
+    /// What its notices show of states, for people to read.
+    #[must_use]
+    pub const fn shows(mut self, shows: Shows) -> Self {
+        self.info.shows = Some(shows);
         self
     }
 

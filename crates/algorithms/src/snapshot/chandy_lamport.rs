@@ -70,8 +70,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use conclave_protocol::claims::Check;
 use conclave_protocol::theory::{Case, Experiment, Given};
 use conclave_protocol::{
-    Asking, Channels, Charge, Ctx, Effect, Entry, Input, Links, Model, NodeId, NodeSet, Property,
-    Protocol, Setup, Topology, Unfit, Whole,
+    Asking, Channels, Charge, Ctx, Effect, Entry, Input, InputOf, Links, Model, NodeId, NodeSet,
+    Property, Protocol, Setup, Topology, Unfit, Whole,
 };
 use serde::{Deserialize, Serialize};
 
@@ -82,6 +82,7 @@ use super::support::Wrapper;
 use super::support::inside::Inside;
 use super::support::reports::{self, Reports};
 use super::{GlobalState, Notice, Request, Share, Sid};
+use crate::snapshot;
 
 /// The state of a node, around an application.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -200,7 +201,7 @@ impl<P: Protocol> Wrapper for ChandyLamport<P> {
         &config.app
     }
 
-    fn inside(&mut self, input: Input<P>, ctx: &mut Ctx<Self>) {
+    fn inside(&mut self, input: InputOf<P>, ctx: &mut Ctx<Self>) {
         let config = ctx.config;
         self.app.on_input(input, &config.app, ctx, lift);
         for sid in std::mem::take(&mut self.late) {
@@ -367,6 +368,7 @@ pub static PLAIN: Entry<ChandyLamport<App>> =
             Property::Exclusion,
         ])
         .options(app::OPTIONS)
+        .shows(snapshot::shown)
         .claims(&[
             Check::new(2, ALL).set(ONE),
             Check::new(3, ALL).set(ONE).clients(0, 1),

@@ -3,7 +3,7 @@
 pub mod inside;
 pub mod reports;
 
-use conclave_protocol::{Ctx, Input, Protocol, Whole};
+use conclave_protocol::{Ctx, InputOf, Protocol, Whole};
 
 /// A wrapper, as far as all of them are alike. [`forwards!`] makes the rest of it.
 pub trait Wrapper: Protocol {
@@ -21,7 +21,7 @@ pub trait Wrapper: Protocol {
 
     /// Something happens to the application: it runs its rule, and what that asks for leaves as the
     /// wrapper has it.
-    fn inside(&mut self, input: Input<Self::App>, ctx: &mut Ctx<Self>);
+    fn inside(&mut self, input: InputOf<Self::App>, ctx: &mut Ctx<Self>);
 }
 
 /// What each [`Wrapper`] does as a [`Protocol`]: what it has no rule for goes to the application

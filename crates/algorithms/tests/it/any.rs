@@ -89,46 +89,52 @@ impl Protocol for Any {
     fn start(saved: Option<u32>, ctx: &mut Ctx<Self>) -> Self {
         let client = ctx.config.with(|it| it.client());
         let mut node = Self { state: 0, client };
-        node.react(None, NumberedInput::Boot(saved), ctx);
+        let turn = Turn { node: ctx.me, now: ctx.now(), topology: ctx.topology, settles: true };
+        let (values, choose) = (ctx.config, &mut |n| ctx.choose(n));
+        let reaction = values.with(|it| it.boot(turn, saved, client, choose));
+        node.become_of(reaction, ctx);
         node
     }
 
     fn on_request(&mut self, Asks(request, _): Asks, ctx: &mut Ctx<Self>) {
-        self.react(Some(self.state), NumberedInput::Request(request), ctx);
+        self.react(NumberedInput::Request(request), ctx);
     }
 
     fn on_message(&mut self, from: NodeId, Message(msg): Message, ctx: &mut Ctx<Self>) {
-        self.react(Some(self.state), NumberedInput::Message { from, msg }, ctx);
+        self.react(NumberedInput::Message { from, msg }, ctx);
     }
 
     fn on_timer(&mut self, Timer(timer): Timer, ctx: &mut Ctx<Self>) {
-        self.react(Some(self.state), NumberedInput::Timer(timer), ctx);
+        self.react(NumberedInput::Timer(timer), ctx);
     }
 
     fn on_suspect(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
-        self.react(Some(self.state), NumberedInput::Suspect(peer), ctx);
+        self.react(NumberedInput::Suspect(peer), ctx);
     }
 
     fn on_restore(&mut self, peer: NodeId, ctx: &mut Ctx<Self>) {
-        self.react(Some(self.state), NumberedInput::Restore(peer), ctx);
+        self.react(NumberedInput::Restore(peer), ctx);
     }
 
     fn on_join(&mut self, sponsor: NodeId, ctx: &mut Ctx<Self>) {
-        self.react(Some(self.state), NumberedInput::Join(sponsor), ctx);
+        self.react(NumberedInput::Join(sponsor), ctx);
     }
 
     fn on_leave(&mut self, ctx: &mut Ctx<Self>) {
-        self.react(Some(self.state), NumberedInput::Leave, ctx);
+        self.react(NumberedInput::Leave, ctx);
     }
 }
 
 impl Any {
-    fn react(&mut self, state: Option<u32>, input: NumberedInput, ctx: &mut Ctx<Self>) {
+    fn react(&mut self, input: NumberedInput, ctx: &mut Ctx<Self>) {
         let turn = Turn { node: ctx.me, now: ctx.now(), topology: ctx.topology, settles: true };
-        let values = ctx.config;
-        let choose = &mut |n| ctx.choose(n);
-        let reaction = values.with(|it| it.react(turn, state, self.client, input, choose));
-        let Reaction { state, client, effects, .. } = reaction;
+        let (values, choose) = (ctx.config, &mut |n| ctx.choose(n));
+        let reaction = values.with(|it| it.react(turn, self.state, self.client, input, choose));
+        self.become_of(reaction, ctx);
+    }
+
+    fn become_of(&mut self, reaction: Reaction, ctx: &mut Ctx<Self>) {
+        let (values, Reaction { state, client, effects, .. }) = (ctx.config, reaction);
         (self.state, self.client) = (state, client);
         for effect in effects {
             ctx.emit(match effect {

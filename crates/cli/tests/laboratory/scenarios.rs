@@ -115,6 +115,11 @@ impl Run {
         if let Some(label) = what.strip_prefix("count ") {
             return Ok(self.report["costs"]["by_label"][label].as_u64().unwrap_or(0).to_string());
         }
+        if what == "recorded" {
+            let recorded = self.report["recorded"].as_array().cloned().unwrap_or_default();
+            let texts = recorded.iter().filter_map(|it| it["text"].as_str());
+            return Ok(texts.collect::<Vec<_>>().join("; "));
+        }
         if let Some((about, node)) = what.split_once(' ') {
             let node: u64 = node.parse()?;
             let first = entries.iter().find(|entry| entry.node == node);

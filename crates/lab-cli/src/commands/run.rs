@@ -61,6 +61,9 @@ pub struct DiagramArgs {
 /// Systems of more nodes are not recorded event by event, unless that is asked for.
 const RECORDED: u32 = 20_000;
 
+/// The states that nodes of a larger system record are not shown, unless a trace is asked for.
+const SHOWN: u32 = 64;
+
 /// Runs an algorithm once, or over many seeds.
 pub fn perform(
     args: &Args,
@@ -77,6 +80,7 @@ pub fn perform(
     spec.tracing = match args.trace {
         Some(_) => Tracing::Full,
         None if spec.setup.n() > RECORDED => Tracing::Counts,
+        None if info.shows.is_some() && spec.setup.n() <= SHOWN => Tracing::Full,
         None => Tracing::Sizes,
     };
     let outcome = simulate(&spec)?;

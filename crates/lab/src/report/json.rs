@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use conclave_protocol::Property;
+use conclave_protocol::{NodeId, Property, Time};
 use conclave_sim::{
     Beyond, End, EntryCost, Handover, Percentiles, RunSpec, Stats, Superpeers, Verdict,
 };
@@ -34,8 +34,22 @@ pub struct RunData<'a> {
     pub properties: Vec<JudgedData<'a>>,
     /// Where several are elected to serve the rest: how good they are.
     pub superpeers: Option<Demands>,
+    /// What nodes tell of states they have recorded, if the run was recorded in full.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub recorded: Vec<RecordedData>,
     /// Whether a promise was broken in a run that keeps the model.
     pub violated: bool,
+}
+
+/// What a node tells of states that it has recorded.
+#[derive(Clone, Debug, Serialize)]
+pub struct RecordedData {
+    /// The node.
+    pub node: NodeId,
+    /// When, in nanoseconds of virtual time.
+    pub at_ns: u64,
+    /// What, in words.
+    pub text: String,
 }
 
 /// A case of the theory beside what was measured.
@@ -167,6 +181,12 @@ impl From<Percentiles> for Seconds {
     }
 }
 
+impl From<(NodeId, Time, String)> for RecordedData {
+    fn from((node, at, text): (NodeId, Time, String)) -> Self {
+        Self { node, at_ns: at.as_nanos(), text }
+    }
+}
+
 impl Report<'_> {
     /// Everything, for programs.
     pub fn data(&self) -> RunData<'_> {
@@ -184,6 +204,7 @@ impl Report<'_> {
                 let demands = found.judged(wanted).into_iter().collect();
                 Demands { found, wanted, demands }
             }),
+            recorded: self.shown().into_iter().map(RecordedData::from).collect(),
             violated: self.violated(),
         }
     }

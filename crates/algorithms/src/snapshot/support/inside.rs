@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use conclave_protocol::family::snapshot::OWNS;
-use conclave_protocol::{Ctx, Effect, Input, Observable, Observation, Protocol};
+use conclave_protocol::{Ctx, Effect, Input, InputOf, Observable, Observation, Protocol};
 use serde::{Deserialize, Serialize};
 
 use crate::snapshot::{Share, Sid};
@@ -44,7 +44,7 @@ impl<P: Protocol> Inside<P> {
     /// Something happens to the application.
     pub fn on_input<W: Protocol>(
         &mut self,
-        input: Input<P>,
+        input: InputOf<P>,
         config: &P::Config,
         ctx: &mut Ctx<W>,
         lift: impl FnMut(Effect<P>, &mut Ctx<W>),
