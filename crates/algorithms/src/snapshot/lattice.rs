@@ -44,5 +44,4 @@ pub static PLAIN: Entry<App> = consistent_cut::PLAIN
     .claims(&[
         Check::new(2, &[Property::Conserved]),
         Check::new(3, &[Property::Conserved]).set(MESSAGES),
-        Check::new(3, &[Property::Conserved]).set(&[("script", "p2,q2,r2")]),
     ]);

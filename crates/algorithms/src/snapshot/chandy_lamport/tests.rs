@@ -93,6 +93,15 @@ fn a_report_goes_back_the_way_of_the_marker_or_everywhere() {
     assert_eq!(reported(&one_way.at(2).message(1, report())), [(3, 1, true)]);
     assert_eq!(reported(&one_way.at(3).message(1, report())), [(0, 1, true)]);
     assert_eq!(reported(&one_way.at(3).message(2, report())), [], "it has passed it on");
+
+    // p2 sends its report back to p1, from where it can get on by p2 alone.
+    let links = [(0, 1), (1, 2), (2, 1), (2, 3), (3, 0)].map(|(a, b)| (NodeId(a), NodeId(b)));
+    let graph = Topology::digraph(4, &links).expect("it hangs together");
+    let mut back = Bench::new(&COLLECT, &Setup::new(graph));
+    let done = back.at(2).message(1, Msg::Marker(SID));
+    assert_eq!(reported(&done), [(1, 2, false)]);
+    let report = sent(&done).pop().expect("it was sent").1;
+    assert_eq!(reported(&back.at(1).message(2, report)), [(2, 2, true)]);
 }
 
 #[test]

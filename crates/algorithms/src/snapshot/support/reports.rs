@@ -102,9 +102,11 @@ impl<R: Value> Reports<R> {
         } else if let Some(up) = self.up.get(&sid).filter(|_| !report.spread) {
             ctx.send(*up, wrap(report));
         } else {
-            report.spread = true;
+            // One that has sent it back the marker's way has not passed it on to everybody yet.
+            let spreads_it = std::mem::replace(&mut report.spread, true);
             self.spread.insert((sid, of));
-            ctx.multicast(ctx.neighbors().filter(|to| *to != from), wrap(report));
+            let others = ctx.neighbors().filter(|to| !(spreads_it && *to == from));
+            ctx.multicast(others, wrap(report));
         }
         None
     }
