@@ -398,6 +398,7 @@ pub static COLLECT: Entry<ChandyLamport<App>> = PLAIN
     .claims(&[
         Check::new(2, COLLECTED).set(ONE),
         Check::new(3, COLLECTED).set(ONE).shape("ring").clients(0, 1),
+        Check::new(3, COLLECTED).set(NO_COINS).clients(0, 1),
         Check::new(2, KEPT).set(SECTION).clients(0, 1),
     ])
     .cases(&[Case::new("complete-graph", &[&[("N", 4)], &[("N", 7)]], collected)]);

@@ -38,6 +38,11 @@ fn what_comes_between_recording_and_the_marker_was_on_its_way() {
     let content = BTreeMap::from([(NodeId(2), vec![transfer(16)])]);
     assert_eq!((share.channels, worth), (content, 17));
     assert_eq!(share.timers.len(), 1, "the timer for the next transfer was running");
+    let mut whole = GlobalState { sid: SID, shares: BTreeMap::from([(NodeId(0), share)]) };
+    assert_eq!(whole.to_string(), "p0: 1, channel p2→p0: 16");
+    let part = whole.shares.get_mut(&NodeId(0)).expect("it is there");
+    part.channels.insert(NodeId(1), vec![transfer(4), transfer(4)]);
+    assert_eq!(whole.to_string(), "p0: 1, channel p1→p0: 4 then 4, channel p2→p0: 16");
 }
 
 /// The reports that are sent: to whom, whose, and whether all pass it on.
