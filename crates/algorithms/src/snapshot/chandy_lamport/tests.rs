@@ -36,7 +36,7 @@ fn what_comes_between_recording_and_the_marker_was_on_its_way() {
     let (share, worth) = finished(&bench.at(0).message(2, marker)).expect("all are there");
     assert_eq!(share.state.worth(), 1);
     let content = BTreeMap::from([(NodeId(2), vec![transfer(16)])]);
-    assert_eq!((share.channels, worth), (content, 17));
+    assert_eq!((share.channels.clone(), worth), (content, 17));
     assert_eq!(share.timers.len(), 1, "the timer for the next transfer was running");
     let mut whole = GlobalState { sid: SID, shares: BTreeMap::from([(NodeId(0), share)]) };
     assert_eq!(whole.to_string(), "p0: 1, channel p2→p0: 16");
