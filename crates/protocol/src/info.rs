@@ -90,7 +90,7 @@ impl Info {
 
     /// Which applications ask in a run that does not say so.
     pub fn asking(&self) -> Asking {
-        self.asks.unwrap_or(Family::of(self).asking)
+        self.asks.unwrap_or_else(|| Family::of(self).asking)
     }
 
     /// What the option `name` is if it is not set; `None` if there is no such option.

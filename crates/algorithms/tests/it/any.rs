@@ -1,6 +1,8 @@
 //! Any algorithm of the catalogue behind numbers, as a protocol: what is wrapped around it is compiled
 //! once, and not once for each algorithm.
 
+#![expect(clippy::disallowed_types, reason = "all nodes of a run number their values together")]
+
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
@@ -21,12 +23,10 @@ pub(crate) struct Any {
 
 /// The algorithm, and what the numbers stand for.
 #[derive(Clone)]
-#[expect(clippy::disallowed_types, reason = "all nodes of a run number their values together")]
 pub(crate) struct Values(Arc<Mutex<Box<dyn Numbered>>>);
 
 impl Values {
     pub(crate) fn of(algorithm: &dyn Algorithm, setup: &Setup) -> Result<Self, Unfit> {
-        #[expect(clippy::disallowed_types, reason = "as above")]
         let values = Mutex::new(algorithm.numbered(setup)?);
         Ok(Self(Arc::new(values)))
     }
