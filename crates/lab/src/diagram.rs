@@ -7,7 +7,7 @@ pub(crate) mod steps;
 use std::fmt::Write;
 use std::time::Duration;
 
-use conclave_protocol::{NodeId, Observation, Time};
+use conclave_protocol::{Family, NodeId, Observation, Time};
 use conclave_sim::{Event, Record, Trace};
 use serde::Serialize;
 
@@ -96,6 +96,7 @@ pub fn draw(trace: &Trace, remarks: &[Remark], options: &Options) -> Diagram {
         lives: vec![Life::default(); n],
         drawn,
         now: None,
+        frontier: Frontier::of(trace),
         out: Diagram::default(),
     };
     for step in &steps[..shown.start] {
@@ -198,6 +199,13 @@ struct Glyphs {
     right: char,
     left: char,
     lost: char,
+    /// Of a control message.
+    dashed: char,
+    /// Along a cut, down, where it crosses a node's life, and where a message crosses it.
+    cut: char,
+    cut_down: char,
+    cut_node: char,
+    cut_crossing: char,
     dots: &'static str,
 }
 
@@ -213,6 +221,11 @@ static UTF8: Glyphs = Glyphs {
     right: '▶',
     left: '◀',
     lost: '✗',
+    dashed: '╌',
+    cut: '━',
+    cut_down: '┃',
+    cut_node: '┿',
+    cut_crossing: '╂',
     dots: "⋮",
 };
 
@@ -228,6 +241,11 @@ static ASCII: Glyphs = Glyphs {
     right: '>',
     left: '<',
     lost: 'X',
+    dashed: '.',
+    cut: '=',
+    cut_down: ';',
+    cut_node: '=',
+    cut_crossing: ';',
     dots: ":",
 };
 
@@ -242,7 +260,42 @@ struct Canvas<'a> {
     drawn: bool,
     /// The moment whose label has been written.
     now: Option<Time>,
+    /// The cut that is drawn, if a snapshot is recorded.
+    frontier: Option<Frontier>,
     out: Diagram,
+}
+
+/// How an arrow is drawn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wire {
+    Plain,
+    Control,
+    Lost,
+}
+
+/// The cut of a snapshot, as far as it is recorded.
+struct Frontier {
+    family: &'static Family,
+    number: u16,
+    recorded: Vec<bool>,
+}
+
+impl Frontier {
+    /// That of the snapshot which is recorded first.
+    fn of(trace: &Trace) -> Option<Self> {
+        let family = Family::of_id(&trace.algorithm);
+        let number = trace.records.iter().find_map(|record| match record.event() {
+            Event::Notice(mark) => family.recorded(&mark),
+            _ => None,
+        })?;
+        Some(Self { family, number, recorded: vec![false; trace.nodes as usize] })
+    }
+
+    /// Whether a node records by this step, having not done so before.
+    fn is_crossed_by(&self, step: &Step) -> bool {
+        let now = |mark| self.family.recorded(mark) == Some(self.number);
+        !self.recorded[step.node.index()] && step.notices.iter().any(now)
+    }
 }
 
 /// A line under construction.
@@ -287,6 +340,11 @@ impl Canvas<'_> {
         for (i, life) in self.lives.iter().enumerate() {
             let (glyph, tone) = self.glyph(*life);
             row.put(GUTTER + i * self.pitch, glyph.encode_utf8(&mut [0; 4]), tone);
+        }
+        for (x, apart) in self.between() {
+            if apart {
+                row.put(x, self.glyphs.cut_down.encode_utf8(&mut [0; 4]), Tone::Good);
+            }
         }
         if self.now != Some(at) {
             row.put(
@@ -352,6 +410,12 @@ impl Canvas<'_> {
         if events().any(|event| matches!(event, Event::Lose { .. })) {
             let _ = write!(legend, "   {} message lost", g.lost);
         }
+        if events().any(|event| matches!(event, Event::Send { control: true, .. })) {
+            let _ = write!(legend, "   {0}{0} control message", g.dashed);
+        }
+        if let Some(Frontier { number, .. }) = self.frontier {
+            let _ = write!(legend, "   {0}{0} cut of snapshot #{number}", g.cut);
+        }
         self.aside(&legend);
     }
 
@@ -376,7 +440,7 @@ impl Canvas<'_> {
             // Recorded where it was sent.
             Some(Event::Lose { to, label, .. }) => {
                 let row = self.row(step.at);
-                let row = self.arrow(row, node, to, self.trace.name(label), true);
+                let row = self.arrow(row, node, to, self.trace.name(label), Wire::Lost);
                 return self.finish(row);
             }
             _ => {}
@@ -385,7 +449,7 @@ impl Canvas<'_> {
         let mut pending = None;
         if let Some(Event::Deliver { from, label, .. }) = step.cause {
             // What follows from it stands beside the arrow's head if there is room.
-            let beside = from < node && self.fits(node, &words);
+            let beside = from < node && self.fits(node, &words) && !self.crosses(step);
             if beside {
                 self.live(step);
             }
@@ -394,19 +458,24 @@ impl Canvas<'_> {
             if step.again {
                 name.push_str(" again");
             }
-            let row = self.arrow(row, from, node, &name, false);
+            let wire = if step.control { Wire::Control } else { Wire::Plain };
+            let row = self.arrow(row, from, node, &name, wire);
             if beside {
                 pending = Some(row);
             } else {
                 self.finish(row);
             }
         }
+        let mut crosses = self.crosses(step);
         self.live(step);
         if pending.is_none() && !words.is_empty() {
             pending = Some(self.row(step.at));
         }
         while let Some(mut row) = pending.take() {
             let some = if self.fits(node, &words) { words.len() } else { 1 };
+            if std::mem::take(&mut crosses) {
+                self.draw_cut(&mut row, node);
+            }
             let mut x = self.x(node) + 2;
             for Piece { tone, text } in words.drain(..some.min(words.len())) {
                 row.put(x, &text, tone);
@@ -419,9 +488,34 @@ impl Canvas<'_> {
         }
         for sent in step.sends.iter().filter(|sent| sent.lost) {
             let row = self.row(step.at);
-            let row = self.arrow(row, node, sent.to, self.trace.name(sent.label), true);
+            let row = self.arrow(row, node, sent.to, self.trace.name(sent.label), Wire::Lost);
             self.finish(row);
         }
+    }
+
+    /// Whether a node records by this step for the cut that is drawn.
+    fn crosses(&self, step: &Step) -> bool {
+        self.frontier.as_ref().is_some_and(|it| it.is_crossed_by(step))
+    }
+
+    /// The cut where it crosses a node's life, up to half the way to the nodes beside it.
+    fn draw_cut(&self, row: &mut Row, node: NodeId) {
+        let (x, half) = (self.x(node), self.pitch / 2);
+        let left = if node.0 == 0 { x } else { x - (self.pitch - half) };
+        let right = if node.0 + 1 == self.trace.nodes { x } else { x + half };
+        for x in left..=right {
+            row.put(x, self.glyphs.cut.encode_utf8(&mut [0; 4]), Tone::Good);
+        }
+        row.put(x, self.glyphs.cut_node.encode_utf8(&mut [0; 4]), Tone::Good);
+    }
+
+    /// The columns half the way from each node to the next, and whether the cut that is drawn runs
+    /// down there.
+    fn between(&self) -> impl Iterator<Item = (usize, bool)> {
+        let recorded = self.frontier.as_ref().map_or(&[][..], |it| &it.recorded);
+        let first = GUTTER + self.pitch / 2;
+        let pairs = recorded.windows(2).enumerate();
+        pairs.map(move |(i, pair)| (first + i * self.pitch, pair[0] != pair[1]))
     }
 
     /// Whether all of `words` fits between a node and the next.
@@ -457,7 +551,9 @@ impl Canvas<'_> {
         self.finish(row);
     }
 
-    fn arrow(&self, mut row: Row, from: NodeId, to: NodeId, label: &str, lost: bool) -> Row {
+    fn arrow(&self, mut row: Row, from: NodeId, to: NodeId, label: &str, wire: Wire) -> Row {
+        let lost = wire == Wire::Lost;
+        let plain = if wire == Wire::Control { self.glyphs.dashed } else { self.glyphs.wire };
         let (a, b) = (self.x(from), self.x(to));
         let (low, high) = (a.min(b), a.max(b));
         let tone = if lost { Tone::Bad } else { Tone::Plain };
@@ -466,7 +562,8 @@ impl Canvas<'_> {
             let glyph = match between.then(|| self.lives[(x - GUTTER) / self.pitch]) {
                 Some(Life { phase: Phase::Inside, down: false, .. }) => self.glyphs.crossing_inside,
                 Some(_) => self.glyphs.crossing,
-                None => self.glyphs.wire,
+                None if self.between().any(|at| at == (x, true)) => self.glyphs.cut_crossing,
+                None => plain,
             };
             row.put(x, glyph.encode_utf8(&mut [0; 4]), tone);
         }
@@ -490,6 +587,9 @@ impl Canvas<'_> {
 
     /// Moves the lives of nodes on.
     fn live(&mut self, step: &Step) {
+        if let Some(frontier) = &mut self.frontier {
+            frontier.recorded[step.node.index()] |= frontier.is_crossed_by(step);
+        }
         let life = &mut self.lives[step.node.index()];
         match step.cause {
             Some(Event::Request(Observation::Asked | Observation::Called)) => {

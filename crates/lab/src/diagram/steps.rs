@@ -19,6 +19,8 @@ pub(crate) struct Step {
     pub(crate) cause: Option<Event>,
     /// Whether the same message has been delivered before.
     pub(crate) again: bool,
+    /// Whether that is a control message.
+    pub(crate) control: bool,
     pub(crate) sends: Vec<Sent>,
     pub(crate) notices: Vec<Observation>,
 }
@@ -29,6 +31,8 @@ pub(crate) struct Sent {
     pub(crate) to: NodeId,
     pub(crate) label: u8,
     pub(crate) serial: u32,
+    /// Whether it is a control message.
+    pub(crate) control: bool,
     /// Whether the network lost it at once.
     pub(crate) lost: bool,
 }
@@ -36,7 +40,7 @@ pub(crate) struct Sent {
 /// The steps of a run, in order.
 pub(crate) fn steps(trace: &Trace) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
-    let mut delivered = BTreeSet::new();
+    let (mut delivered, mut controls) = (BTreeSet::new(), BTreeSet::new());
     for (i, record) in trace.records.iter().enumerate() {
         let (at, node, event) = (record.at, record.node, record.event());
         let last = steps.last_mut().filter(|step| step.node == node && step.at == at);
@@ -46,12 +50,16 @@ pub(crate) fn steps(trace: &Trace) -> Vec<Step> {
             records: i..i + 1,
             cause,
             again: false,
+            control: false,
             sends: Vec::new(),
             notices: Vec::new(),
         };
         match (event, last) {
-            (Event::Send { to, label, serial, .. }, last) => {
-                let sent = Sent { to, label, serial, lost: false };
+            (Event::Send { to, label, serial, control, .. }, last) => {
+                if control {
+                    controls.insert(serial);
+                }
+                let sent = Sent { to, label, serial, control, lost: false };
                 match last {
                     Some(step) => {
                         step.sends.push(sent);
@@ -77,7 +85,8 @@ pub(crate) fn steps(trace: &Trace) -> Vec<Step> {
             }
             (Event::Deliver { serial, .. }, _) => {
                 let again = !delivered.insert(serial);
-                steps.push(Step { again, ..fresh(Some(event)) });
+                let control = controls.contains(&serial);
+                steps.push(Step { again, control, ..fresh(Some(event)) });
             }
             // What is true of all belongs to the step that made it so.
             (Event::Facts(_), _) => steps.iter_mut().last().into_iter().for_each(|step| {

@@ -93,7 +93,6 @@ impl Computation {
     pub fn new(trace: &Trace, scope: Scope) -> Self {
         let nodes = trace.nodes as usize;
         let family = Family::of_id(&trace.algorithm);
-        let control = control_messages(trace);
         let mut all = Self {
             events: vec![Vec::new(); nodes],
             run: Vec::new(),
@@ -104,7 +103,6 @@ impl Computation {
         let mut snapshots: BTreeMap<u16, Vec<Option<u32>>> = BTreeMap::new();
         // Where each message is, by serial number; none of control messages that do not count.
         let mut known: BTreeMap<u32, usize> = BTreeMap::new();
-        let counts = |serial: u32| scope == Scope::Everything || !control.contains(serial);
         for step in steps(trace) {
             let before = all.events[step.node.index()].len() as u32;
             for note in step.notices.iter().filter_map(|mark| family.recorded(mark)) {
@@ -121,7 +119,7 @@ impl Computation {
             let number = match step.cause {
                 None => 0,
                 Some(Event::Pause | Event::Resume | Event::Partition(_) | Event::Heal) => continue,
-                Some(_) if scope == Scope::Application && is_control(&step, &control) => continue,
+                Some(_) if scope == Scope::Application && is_control(&step) => continue,
                 Some(_) => before + 1,
             };
             let mut received = None;
@@ -132,7 +130,8 @@ impl Computation {
                 all.messages[place].lost = false;
                 received = Some(place);
             }
-            for sent in step.sends.iter().filter(|sent| counts(sent.serial)) {
+            for sent in step.sends.iter().filter(|sent| scope == Scope::Everything || !sent.control)
+            {
                 known.insert(sent.serial, all.messages.len());
                 all.messages.push(Sent {
                     from: step.node,
@@ -229,37 +228,14 @@ impl Sent {
     }
 }
 
-/// Which messages are control messages, a bit for each serial number.
-struct Control(Vec<bool>);
-
-impl Control {
-    fn contains(&self, serial: u32) -> bool {
-        self.0.get(serial as usize).is_some_and(|is| *is)
-    }
-}
-
-fn control_messages(trace: &Trace) -> Control {
-    let mut all = Vec::new();
-    for record in trace.records.iter() {
-        if let Event::Send { serial, control: true, .. } = record.event() {
-            let place = serial as usize;
-            if all.len() <= place {
-                all.resize(place + 1, false);
-            }
-            all[place] = true;
-        }
-    }
-    Control(all)
-}
-
 /// Whether a step is only about control messages, or asks for what only these bring about.
-fn is_control(step: &Step, control: &Control) -> bool {
+fn is_control(step: &Step) -> bool {
     let cause = match step.cause {
-        Some(Event::Deliver { serial, .. }) => control.contains(serial),
+        Some(Event::Deliver { .. }) => step.control,
         Some(Event::Request(Observation::Note(_))) => true,
         _ => false,
     };
-    let sends = || step.sends.iter().any(|sent| !control.contains(sent.serial));
+    let sends = || step.sends.iter().any(|sent| !sent.control);
     let tells = || step.notices.iter().any(|mark| !matches!(mark, Observation::Note(_)));
     cause && !sends() && !tells()
 }

@@ -58,3 +58,40 @@ fn many_nodes_are_listed_rather_than_drawn() {
     assert_eq!(text(&drawn(11, 200, true))[1], asks);
     assert_eq!(text(&drawn(3, 40, true))[1], asks, "nor is there room for three");
 }
+
+/// A run of a snapshot among three, drawn.
+fn snapshot(ascii: bool) -> Vec<String> {
+    let info = find("snapshot/chandy-lamport").unwrap();
+    let ask = vec!["0@1".parse().unwrap()];
+    let set = vec!["transfers=1".parse().unwrap()];
+    let flags = RunFlags { nodes: 3, ask, set, ..RunFlags::default() };
+    let spec = flags.allowed(info).unwrap();
+    let trace = simulate(&spec).unwrap().trace;
+    text(&draw(&trace, &[], &Options { width: 110, ascii, unit: spec.setup.delay, events: 60 }))
+}
+
+#[test]
+fn the_cut_of_a_snapshot_runs_through_the_lives_where_nodes_record() {
+    let lines = snapshot(false);
+    let begins = lines.iter().position(|line| line.starts_with("     2 ")).expect("T = 2");
+    let expected = [
+        "     2   │╌╌╌╌╌╌╌╌Marker╌╌╌╌╌╌╌╌▶│                       │",
+        "         │           ━━━━━━━━━━━━┿━RECORDS #0━           │",
+        "         │                       │ channel from p0 done #0",
+        "         │                       │ Marker→p0,p2          │",
+        "         │╌╌╌╌╌╌╌╌Marker╌╌╌╌╌╌╌╌╌┼╌╌╌╌╌╌╌╌╌╌╌╂╌╌╌╌╌╌╌╌╌╌▶│",
+        "         │                       │           ━━━━━━━━━━━━┿ RECORDS #0 channel from p0 done #0 \
+         Marker→p0,p1",
+        "         │───────Transfer────────┼──────────────────────▶│",
+    ];
+    assert_eq!(lines[begins..begins + expected.len()], expected);
+    // Before it, between the node that has recorded and those that have not.
+    let down: Vec<&String> = lines[..begins].iter().filter(|line| line.contains('┃')).collect();
+    assert!(
+        !down.is_empty() && down.iter().all(|line| line.chars().nth(21) == Some('┃')),
+        "{down:?}"
+    );
+    assert!(!lines[begins + expected.len()..lines.len() - 1].join("").contains(['┃', '━', '╂']));
+    assert!(lines.last().unwrap().ends_with("╌╌ control message   ━━ cut of snapshot #0"));
+    assert!(snapshot(true).iter().all(|line| line.is_ascii()));
+}
