@@ -129,7 +129,8 @@ impl<'a> Contents<'a> {
             }
         };
         // Of a wrapper around an application, what it wraps.
-        let inside = state.get("app").filter(|_| self.scope == Scope::Application);
+        let inside = || state.pointer("/app/state").or_else(|| state.get("app"));
+        let inside = if self.scope == Scope::Application { inside() } else { None };
         Some(inside.unwrap_or(state).clone())
     }
 }
