@@ -2,7 +2,7 @@
 
 use conclave_protocol::{Algorithm, Info};
 
-use crate::{base, detector, election, mutex, snapshot};
+use crate::{base, detector, election, mutex, snapshot, termination};
 
 /// Everything that can be run, in the order of the catalogue.
 pub static ALL: &[&dyn Algorithm] = &[
@@ -113,6 +113,12 @@ pub static ALL: &[&dyn Algorithm] = &[
     &snapshot::chandy_lamport::LATE_MARKERS,
     &snapshot::chandy_lamport::ONE_MARKER,
     &snapshot::chandy_lamport::NAIVE,
+    // Termination.
+    &termination::dijkstra_scholten::PLAIN,
+    &termination::dijkstra_scholten::EAGER,
+    &termination::safra::PLAIN,
+    &termination::safra::WHITE,
+    &termination::safra::UNCOUNTED,
 ];
 
 /// Something that is explained but not run: a notion that the algorithms build on.
@@ -183,6 +189,30 @@ pub static TOPICS: &[Topic] = &[
         title: "Majorities as voting sets",
         summary: "more than half of the nodes",
         text: include_str!("topics/quorum_majority.md"),
+    },
+    Topic {
+        id: "snapshot/global-state",
+        title: "Global state",
+        summary: "why no node can see the state of the whole system, and what can be had instead",
+        text: include_str!("topics/global_state.md"),
+    },
+    Topic {
+        id: "snapshot/local-state",
+        title: "Local state",
+        summary: "what the state of a node consists of, and what is not part of it",
+        text: include_str!("topics/local_state.md"),
+    },
+    Topic {
+        id: "snapshot/feasible-states",
+        title: "Feasible and actual states",
+        summary: "the states that a system goes through, and those that it could have",
+        text: include_str!("topics/feasible_states.md"),
+    },
+    Topic {
+        id: "snapshot/deterministic",
+        title: "Deterministic computations",
+        summary: "where only one event can be next, and where chance comes in",
+        text: include_str!("topics/deterministic.md"),
     },
 ];
 

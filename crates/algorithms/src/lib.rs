@@ -13,3 +13,4 @@ pub mod election;
 pub mod mutex;
 pub mod quorum;
 pub mod snapshot;
+pub mod termination;

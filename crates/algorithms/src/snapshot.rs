@@ -8,11 +8,14 @@ pub mod app;
 pub mod bank;
 pub mod chandy_lamport;
 pub mod consistent_cut;
+pub mod diffusing;
 pub mod lattice;
+pub mod objects;
 pub mod producer_consumer;
 pub mod ring;
 pub mod script;
 pub mod section;
+pub mod talk;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};

@@ -4,7 +4,9 @@ pub mod election;
 pub mod fd;
 pub mod lectures;
 pub mod mutex;
+pub mod reports;
 mod sheets;
+mod termination;
 
 use crate::catalogue;
 use conclave_protocol::Info;
@@ -16,9 +18,10 @@ use election::Election;
 use fd::Detectors;
 use lectures::Claims;
 use mutex::Size;
+use reports::Finding;
 
 /// How the algorithms of each family are compared. A new family adds its file and a line here.
-static KINDS: &[&Kind] = &[&mutex::KIND, &election::KIND, &fd::KIND];
+static KINDS: &[&Kind] = &[&mutex::KIND, &election::KIND, &fd::KIND, &termination::KIND];
 
 /// How the algorithms of a family are compared.
 struct Kind {
@@ -143,6 +146,9 @@ pub struct Algorithm {
     /// By number of nodes, for elections.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub elections: Vec<Election>,
+    /// By number of nodes, for what finds out something of the whole system.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<Finding>,
 }
 
 impl Algorithm {
@@ -245,7 +251,8 @@ impl Plan {
         on: &mut impl FnMut(&str) -> bool,
     ) -> Option<Algorithm> {
         let (id, title) = (info.id, info.title);
-        let mut algorithm = Algorithm { id, title, sizes: Vec::new(), elections: Vec::new() };
+        let (sizes, elections, findings) = (Vec::new(), Vec::new(), Vec::new());
+        let mut algorithm = Algorithm { id, title, sizes, elections, findings };
         for &nodes in &self.nodes {
             if !on(&format!("{} × {nodes}", info.name())) {
                 return None;

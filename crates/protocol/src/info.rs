@@ -300,6 +300,8 @@ properties! {
     Done "DONE" "at rest every part of a snapshot is finished, with one marker on each channel";
     Collected "COLLECTED" "at rest every snapshot is at its initiator, whole and once";
     Conserved "CONSERVED" "nodes and channels together own at all times what they owned at first";
+    Sound "SOUND" "nothing is reported of the system that is not so";
+    Reported "REPORTED" "what has become so for good is reported in the end";
 }
 
 impl fmt::Display for Property {

@@ -159,6 +159,8 @@ pub enum Scope {
     AtMost,
     /// What arrives, but for acknowledgements, until nothing is on its way any more.
     Arrivals,
+    /// What is sent when something has become true of the whole system.
+    AfterFact,
 }
 
 /// What the figures of a row are about, as far as a run is an example of it.

@@ -14,10 +14,13 @@ use conclave_protocol::{
 use serde::{Deserialize, Serialize};
 
 use super::bank::Bank;
+use super::diffusing::{self, Diffusing};
+use super::objects::{self, Objects};
 use super::producer_consumer::ProducerConsumer;
 use super::ring::Ring;
 use super::script::{self, Script};
 use super::section::Section;
+use super::talk::{self, Talk};
 use crate::mutex::ricart_agrawala::RicartAgrawala;
 
 applications! {
@@ -26,6 +29,9 @@ applications! {
     Section: Section<RicartAgrawala>, "SectionApp";
     ProducerConsumer: ProducerConsumer, "ProducerConsumerApp";
     Script: Script, "ScriptApp";
+    Diffusing: Diffusing, "DiffusingApp";
+    Talk: Talk, "TalkApp";
+    Objects: Objects, "ObjectsApp";
 }
 
 /// What can be set where there is a bank if nothing is set.
@@ -33,15 +39,16 @@ pub const OPTIONS: &[Opt] = &options("bank");
 
 /// What can be set: the application, which is this one if it is not set, and whatever one of them has
 /// to be told.
-pub const fn options(app: &'static str) -> [Opt; 7] {
-    let help = "what goes on: bank, ring, section, producer-consumer or script";
+pub const fn options(app: &'static str) -> [Opt; 11] {
+    let help = "what goes on: bank, ring, section, producer-consumer, script, diffusing, talk or \
+                objects";
     let app = Opt { name: "app", default: app, help };
-    let [a, b, c, d, e, f] = OF_ONE;
-    [app, a, b, c, d, e, f]
+    let [a, b, c, d, e, f, g, h, i, j] = OF_ONE;
+    [app, a, b, c, d, e, f, g, h, i, j]
 }
 
 /// What one of the applications has to be told.
-const OF_ONE: [Opt; 6] = [
+const OF_ONE: [Opt; 10] = [
     Opt { name: "transfers", default: "4", help: "how many coins each branch of the bank sends" },
     Opt { name: "accounts", default: "", help: "what branches own at first, as in 100 or 90,100" },
     Opt { name: "pay", default: "", help: "who pays whom how much when, as in 1>0:20@1,2>1:5@3" },
@@ -56,6 +63,10 @@ const OF_ONE: [Opt; 6] = [
         default: script::USUAL,
         help: "the events of processes p, q, …, as in p1>q2,r1: p's first sends what q's second gets",
     },
+    diffusing::WORK,
+    diffusing::BUSY,
+    talk::TALK,
+    objects::OBJECTS,
 ];
 
 impl HeardBy for Notice {
@@ -100,6 +111,22 @@ pub trait Application: Protocol<Request = Never, Stable = Never> {
         0
     }
 
+    /// What can become so of the whole application and then stays so, as bits of
+    /// [`reports`](conclave_protocol::family::reports).
+    fn lasting(_: &Self::Config) -> u64 {
+        0
+    }
+
+    /// What has become so.
+    fn stable(_: &Whole<'_, Self>) -> u64 {
+        0
+    }
+
+    /// Whether the node goes on by itself, rather than when a message arrives.
+    fn is_active(&self) -> bool {
+        true
+    }
+
     /// The state of a node, as a recorded global state shows it.
     fn show(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(self, f)
@@ -109,6 +136,11 @@ pub trait Application: Protocol<Request = Never, Stable = Never> {
     fn show_msg(msg: &Self::Msg, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(msg, f)
     }
+}
+
+/// The constants of the application of this name.
+pub fn named(name: &str, setup: &Setup) -> Result<Config, Unfit> {
+    Config::named(name, setup).expect("there is such an application")
 }
 
 /// The constants of the application that was chosen, or of the one of this name if none was.

@@ -1,5 +1,20 @@
 //! The list of applications, made into one.
 
+/// The nodes and the messages of a whole system in which all run the application of this name.
+macro_rules! parts {
+    ($name:ident of $whole:ident) => {{
+        let nodes = $whole.nodes.iter().map(|node| match *node {
+            Some(App::$name(app)) => Some(app),
+            _ => None,
+        });
+        let messages = $whole.messages.iter().filter_map(|it| match *it {
+            (from, to, Msg::$name(msg)) => Some((from, to, msg)),
+            _ => None,
+        });
+        (nodes.collect(), messages.collect())
+    }};
+}
+
 /// Makes [`App`] and what belongs to it out of a list: the name of a variant, the type of the
 /// application, and what serde calls the variant. What is called so is named after what it
 /// carries (see [`conclave_protocol::label`]).
@@ -203,19 +218,39 @@ macro_rules! applications {
             fn facts(whole: &Whole<'_, Self>) -> u64 {
                 match whole.config {
                     $(Config::$name(config) if <$type>::FACTS => {
-                        let nodes = whole.nodes.iter().map(|node| match *node {
-                            Some(Self::$name(app)) => Some(app),
-                            _ => None,
-                        });
-                        let messages = whole.messages.iter().filter_map(|it| match *it {
-                            (from, to, Msg::$name(msg)) => Some((from, to, msg)),
-                            _ => None,
-                        });
-                        let (nodes, messages) = (nodes.collect(), messages.collect());
+                        let (nodes, messages) = parts!($name of whole);
                         <$type>::facts(&Whole { config, nodes, messages })
                     })+
                     // Nothing that adds up can get lost.
                     _ => 1,
+                }
+            }
+        }
+
+        impl Config {
+            /// What can become so for good, as bits.
+            pub fn lasting(&self) -> u64 {
+                match self {
+                    $(Self::$name(config) => <$type as Application>::lasting(config),)+
+                }
+            }
+        }
+
+        impl App {
+            /// Whether the node goes on by itself.
+            pub fn is_active(&self) -> bool {
+                match self {
+                    $(Self::$name(app) => app.is_active(),)+
+                }
+            }
+
+            /// What has become so for good, as bits.
+            pub fn stable(whole: &Whole<'_, Self>) -> u64 {
+                match whole.config {
+                    $(Config::$name(config) => {
+                        let (nodes, messages) = parts!($name of whole);
+                        <$type>::stable(&Whole { config, nodes, messages })
+                    })+
                 }
             }
         }

@@ -4,10 +4,18 @@
 use std::fmt;
 use std::time::Duration;
 
-use conclave_protocol::{Ctx, Never, NodeId, Protocol, Setup, Unfit, Whole};
+use conclave_protocol::family::reports::TOKEN_LOST;
+use conclave_protocol::{Ctx, Never, NodeId, Opt, Protocol, Setup, Unfit, Whole};
 use serde::{Deserialize, Serialize};
 
 use super::app::Application;
+
+/// What can be set where a token may get lost.
+pub const LOSES: Opt = Opt {
+    name: "loses",
+    default: "1",
+    help: "the node that loses the first token which it is to pass on; none if no node does",
+};
 
 /// The state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -27,6 +35,8 @@ pub struct Config {
     pub rounds: u32,
     /// How long a node keeps a token.
     pub stay: Duration,
+    /// The node that loses the first token which it is to pass on, if one does.
+    pub loses: Option<NodeId>,
 }
 
 /// What nodes send each other.
@@ -71,9 +81,12 @@ impl Protocol for Ring {
         if self.tokens == 0 || self.left == 0 {
             return;
         }
+        let lost = ctx.config.loses == Some(ctx.me) && self.left == ctx.config.rounds;
         self.left -= 1;
         self.tokens -= 1;
-        ctx.send(ctx.successor(), Msg::Token);
+        if !lost {
+            ctx.send(ctx.successor(), Msg::Token);
+        }
         if self.tokens > 0 && self.left > 0 {
             ctx.set_timer(Timer::Pass, ctx.config.stay);
         }
@@ -112,7 +125,28 @@ impl Application for Ring {
                 setup.n()
             )));
         }
-        Ok(Config { tokens, rounds: setup.option("rounds", 2)?, stay: setup.delay / 2 })
+        let loses: String = setup.option(LOSES.name, "none".to_owned())?;
+        let node = |id: &u32| *id < setup.n();
+        let loses = match loses.as_str() {
+            "none" => None,
+            id => match id.parse().ok().filter(node) {
+                Some(id) => Some(NodeId(id)),
+                None => return Err(Unfit::new(format!("loses={id}: give a node, or none"))),
+            },
+        };
+        Ok(Config { tokens, rounds: setup.option("rounds", 2)?, stay: setup.delay / 2, loses })
+    }
+
+    fn lasting(_: &Config) -> u64 {
+        TOKEN_LOST
+    }
+
+    fn stable(whole: &Whole<'_, Self>) -> u64 {
+        let kept: u32 = whole.nodes.iter().flatten().map(|ring| ring.tokens).sum();
+        match kept + (whole.messages.len() as u32) < whole.config.tokens {
+            true => TOKEN_LOST,
+            false => 0,
+        }
     }
 
     const ADDS_UP: bool = true;
@@ -146,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_node_passes_on_what_it_has_as_often_as_it_may() {
-        let config = Config { tokens: 1, rounds: 1, stay: Duration::ZERO };
+        let config = Config { tokens: 1, rounds: 1, stay: Duration::ZERO, loses: None };
         let topology = Topology::ring(3);
         let mut effects: Vec<Effect<Ring>> = Vec::new();
         let mut ctx = Ctx::new(NodeId(0), &topology, &config, Time::ZERO, &mut effects);

@@ -24,6 +24,7 @@ mod shared_memory;
 mod snapshots;
 mod superpeers;
 mod support;
+mod termination;
 mod tree_tokens;
 mod values;
 mod waits;

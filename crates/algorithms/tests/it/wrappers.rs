@@ -7,7 +7,9 @@ use conclave_algorithms::detector::heartbeat::{self, Heartbeat};
 use conclave_algorithms::detector::support::with::{self, With};
 use conclave_algorithms::detector::timeout_sync::{self, TimeoutSync};
 use conclave_algorithms::snapshot::chandy_lamport::{self, ChandyLamport};
-use conclave_algorithms::{detector, mutex, snapshot};
+use conclave_algorithms::termination::dijkstra_scholten::{self, DijkstraScholten};
+use conclave_algorithms::termination::safra::{self, Safra};
+use conclave_algorithms::{detector, mutex, snapshot, termination};
 use conclave_protocol::{
     Channels, Charge, Ctx, Effect, Entry, Handle, Host, HostInput, Hosted, Input, InputOf, Message,
     Never, NodeId, Observable, Observation, Outside, Property, Protocol, Reliable, Setup, Shown,
@@ -204,6 +206,66 @@ impl Wrapper for ChandyLamport<Probe> {
     }
     fn carries(msg: &Self::Msg) -> bool {
         matches!(msg, chandy_lamport::Msg::App(Word))
+    }
+}
+
+impl termination::Work for Probe {
+    fn is_passive(&self) -> bool {
+        true
+    }
+}
+
+impl Wrapper for DijkstraScholten<Probe> {
+    fn config() -> Self::Config {
+        dijkstra_scholten::Config::new(17, NodeId(0))
+    }
+    fn request(request: Do) -> Do {
+        request
+    }
+    fn told(notice: &Self::Notice) -> Option<Told> {
+        match notice {
+            termination::Notice::App(told) => Some(*told),
+            termination::Notice::Terminated => None,
+        }
+    }
+    fn probe(&self) -> &Probe {
+        &self.work
+    }
+    fn saved(stable: &u64) -> Option<u64> {
+        Some(*stable)
+    }
+    fn alarm() -> Alarm {
+        Alarm
+    }
+    fn carries(msg: &Self::Msg) -> bool {
+        matches!(msg, dijkstra_scholten::Msg::App(Word))
+    }
+}
+
+impl Wrapper for Safra<Probe> {
+    fn config() -> Self::Config {
+        safra::Config::new(17)
+    }
+    fn request(request: Do) -> Do {
+        request
+    }
+    fn told(notice: &Self::Notice) -> Option<Told> {
+        match notice {
+            termination::Notice::App(told) => Some(*told),
+            termination::Notice::Terminated => None,
+        }
+    }
+    fn probe(&self) -> &Probe {
+        &self.work
+    }
+    fn saved(stable: &u64) -> Option<u64> {
+        Some(*stable)
+    }
+    fn alarm() -> Alarm {
+        Alarm
+    }
+    fn carries(msg: &Self::Msg) -> bool {
+        matches!(msg, safra::Msg::App(Word))
     }
 }
 
@@ -436,6 +498,12 @@ fn protocols_with_a_detector_get_everything() {
 #[test]
 fn applications_of_which_snapshots_are_taken_get_everything() {
     sees_through::<ChandyLamport<Probe>>();
+}
+
+#[test]
+fn works_whose_end_is_sought_get_everything() {
+    sees_through::<DijkstraScholten<Probe>>();
+    sees_through::<Safra<Probe>>();
 }
 
 #[test]

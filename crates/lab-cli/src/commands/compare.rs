@@ -20,13 +20,13 @@ use crate::{Done, Failure, Terminal, print_json};
 /// Compare the algorithms of a family: measured, in theory, and as the lectures have it
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The family: mutex, election or fd
+    /// The family: mutex, election, fd or termination
     pub family: String,
-    /// Numbers of nodes [default: 3,7,13,31,57; for fd: 5]
+    /// Numbers of nodes [default: 3,7,13,31,57; for fd: 5; for termination: 3,7,13]
     #[arg(long, short, value_name = "N,…", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub nodes: Vec<u32>,
-    /// How many runs with chance in them to average over [default: 3; for fd: 20]
+    /// How many runs with chance in them to average over [default: 3; for fd: 20; for termination: 40]
     #[arg(long, value_name = "K")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub seeds: Option<u64>,
@@ -198,7 +198,8 @@ token-ring           2+0 ✓          1    2 ✓    1 ✓    2T+E ✓      2  0.
         let info = find("mutex/ricart-agrawala").expect("it exists");
         let unfit = Some("it needs more".to_owned());
         let sizes = vec![Size { nodes: 2, figures: None, unfit, last_client: None }];
-        let algorithm = Algorithm { id: info.id, title: info.title, sizes, elections: Vec::new() };
+        let (elections, findings) = (Vec::new(), Vec::new());
+        let algorithm = Algorithm { id: info.id, title: info.title, sizes, elections, findings };
         let mut comparison = compared(&args("mutex", &[2], &["token-ring"]));
         comparison.algorithms.push(algorithm);
         assert!(

@@ -119,6 +119,7 @@ impl<'a> Run<'a> {
         let both = |entry: &EntryCost| entry.messages_entry + entry.messages_exit;
         match self.experiment.scope {
             Scope::Run => Ok(whole(self.costs.messages)),
+            Scope::AfterFact => Ok(whole(self.after_fact(|_| true))),
             Scope::Arrivals => Ok(whole(self.arrivals().count() as u64)),
             Scope::Transmissions => Ok(whole(self.costs.transmissions)),
             Scope::Entry(_) | Scope::EachEntry | Scope::Node(_) => self.per_entry(both),
@@ -250,7 +251,23 @@ impl<'a> Run<'a> {
     }
 
     fn labelled(&self, label: &str) -> Number {
-        whole(self.costs.by_label.get(label).copied().unwrap_or(0))
+        if self.experiment.scope != Scope::AfterFact {
+            return whole(self.costs.by_label.get(label).copied().unwrap_or(0));
+        }
+        whole(self.after_fact(|sent| sent == label))
+    }
+
+    /// How many messages of such names are sent when something has become true of the whole system.
+    fn after_fact(&self, counts: impl Fn(&str) -> bool) -> u64 {
+        let trace = &self.outcome.trace;
+        let facts = |(_, record): &(usize, &Record)| matches!(record.event(), Event::Facts(_));
+        let fact = trace.records.iter().enumerate().filter(facts).last();
+        let after = trace.records.iter().skip(fact.map_or(0, |(place, _)| place + 1));
+        let sent = after.filter(|record| match record.event() {
+            Event::Send { label, .. } => counts(trace.name(label)),
+            _ => false,
+        });
+        sent.count() as u64
     }
 
     fn position(&self, request: Observation) -> Option<usize> {

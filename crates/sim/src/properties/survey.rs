@@ -40,6 +40,8 @@ struct Case {
     since: Option<Time>,
     /// Whether there was anything that it speaks of.
     about: bool,
+    /// Whether something has changed since it was looked at.
+    changed: bool,
 }
 
 impl<'a> Survey<'a> {
@@ -50,7 +52,8 @@ impl<'a> Survey<'a> {
         let ordered = ordered && size <= COMPARABLE;
         let case = |&property| {
             let promise = Promise::of(property);
-            Case { promise, found: None, since: None, about: promise.about.is_none() }
+            let about = promise.about.is_none();
+            Case { promise, found: None, since: None, about, changed: false }
         };
         let watch = properties.iter().find_map(|property| Family::watch_of(*property));
         let mut survey = Self {
@@ -65,6 +68,8 @@ impl<'a> Survey<'a> {
         };
         let mut meter = Meter::new(trace);
         let mut records = trace.records.iter().enumerate().peekable();
+        // Whether something that has changed is still to be looked at.
+        let mut pending = false;
         while let Some((number, record)) = records.next() {
             let event = record.event();
             meter.see(number, record, event);
@@ -88,8 +93,20 @@ impl<'a> Survey<'a> {
             if watch.is_some() && !records.peek().is_some_and(|(_, next)| goes_on(next)) {
                 changed |= survey.scene.end_step();
             }
-            if changed {
-                survey.cases.iter_mut().for_each(|it| it.look(&survey.scene, number, record.at));
+            // What is true of the whole system stands at the end of the step that made it so.
+            let next = records.peek().map(|(_, next)| *next);
+            let settled =
+                !next.is_some_and(|it| goes_on(it) || matches!(it.event(), Event::Facts(_)));
+            if changed || pending {
+                pending = false;
+                for case in &mut survey.cases {
+                    case.changed |= changed;
+                    if case.changed && (settled || !case.promise.facts) {
+                        case.changed = false;
+                        case.look(&survey.scene, number, record.at);
+                    }
+                    pending |= case.changed;
+                }
             }
         }
         for record in trace.latest.iter().flatten().chain(&trace.network) {

@@ -262,3 +262,24 @@ fn patience_grows_with_what_took_long_in_the_run() {
     assert!(patience(&[(0, 0, send(1, 0))]) > T * 100_000);
     assert_eq!(patience(&[(0, 0, send(1, 0)), (1, 1, deliver(0, 0))]), usual);
 }
+
+#[test]
+fn what_is_reported_in_the_step_that_makes_it_so_is_judged_by_what_is_so_then() {
+    let report = |value| {
+        let note = conclave_protocol::Note { value, ..Default::default() };
+        Event::Notice(Observation::Note(note))
+    };
+    let (so, not) = (Event::Facts(1), Event::Facts(0));
+    let timer = Event::Timer { label: 0 };
+    let at_once = [(0, 0, not), (1, 0, timer), (1, 0, report(1)), (1, 0, send(1, 1)), (1, 0, so)];
+    for property in [Property::Sound, Property::Reported] {
+        held(property, &run(End::Quiet, 5, &at_once));
+    }
+    let early = [(0, 0, not), (1, 0, timer), (1, 0, report(1)), (1, 0, timer), (1, 0, so)];
+    broken(Property::Sound, &run(End::Quiet, 5, &early), "not so: terminated");
+    let never = run(End::Quiet, 5, &[(0, 0, not), (1, 0, so)]);
+    broken(Property::Reported, &never, "never reported: terminated");
+    let nothing = run(End::Quiet, 5, &[(0, 0, not)]);
+    let verdict = verdict(Property::Reported, &nothing);
+    assert!(matches!(verdict, Verdict::Vacuous { .. }), "{verdict:?}");
+}
