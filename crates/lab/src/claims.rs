@@ -27,6 +27,9 @@ pub fn spec(check: &Check, info: &Info) -> Option<Result<CheckSpec, Unfit>> {
     spec.channels = check.channels.unwrap_or(spec.channels);
     spec.timers = check.timers.unwrap_or(spec.timers);
     spec.budgets = check.budgets;
+    if let Some((first, end)) = check.mortal {
+        spec.mortal = first..end;
+    }
     spec.properties = check.properties.to_vec();
     if let Size::Bounded(depth) = check.size {
         spec.limits.depth = Some(depth);

@@ -37,6 +37,8 @@ pub struct Check {
     pub timers: Option<Timers>,
     /// What may go wrong.
     pub budgets: Budgets,
+    /// The nodes that may crash, from the first to before the second; all if not set.
+    pub mortal: Option<(u32, u32)>,
     /// Whether it goes beyond the entry's model, and holds all the same.
     pub beyond: bool,
     /// Whether the applications tell each other that they have asked, beside the algorithm. The
@@ -84,6 +86,7 @@ impl Check {
             channels: None,
             timers: None,
             budgets: Budgets::NONE,
+            mortal: None,
             beyond: false,
             talk: false,
             size: Size::Whole,
@@ -167,6 +170,12 @@ impl Check {
     pub const fn crashes(mut self, most: u8) -> Self {
         self.budgets.crashes = most;
         self
+    }
+
+    /// Only the nodes from `first` to before `end` crash.
+    #[must_use]
+    pub const fn mortal(self, first: u32, end: u32) -> Self {
+        Self { mortal: Some((first, end)), ..self }
     }
 
     /// So many recoveries.

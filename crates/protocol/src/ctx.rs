@@ -61,6 +61,12 @@ impl<'a, P: Protocol> Ctx<'a, P> {
         self.looked.get()
     }
 
+    /// For wrappers that make a context for what is inside by themselves: what the clock shows.
+    /// Nobody has looked at it by that, unless what is inside does.
+    pub fn clock_inside(&self) -> Time {
+        self.now
+    }
+
     /// Notes that this rule of the algorithm's numbered description runs.
     ///
     /// Traces say which rules a step has run. Nothing else depends on it.

@@ -302,6 +302,9 @@ properties! {
     Conserved "CONSERVED" "nodes and channels together own at all times what they owned at first";
     Sound "SOUND" "nothing is reported of the system that is not so";
     Reported "REPORTED" "what has become so for good is reported in the end";
+    Restored "RESTORED" "a node that comes back after a crash is restored to the state it crashed in";
+    Resumed "RESUMED" "a rollback takes up each node's part of a snapshot as it was recorded";
+    Recovers "RECOVERS" "at rest every node that has come back after a crash has been restored";
 }
 
 impl fmt::Display for Property {

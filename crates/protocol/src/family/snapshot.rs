@@ -4,6 +4,9 @@
 //! finished. Which snapshots a node has recorded for goes with each message of the application; so
 //! whether a cut is consistent is judged from the messages themselves.
 
+mod restored;
+mod resumed;
+
 use std::time::Duration;
 
 use super::{About, Family, Fault, Law, NoteKind, Now, PLAIN, Promise, Says, Tempo, Watch};
@@ -34,6 +37,20 @@ pub const CLOSES: u8 = 3;
 pub const HOLDS: u8 = 4;
 /// The node that started a snapshot has all parts; the value is what they hold.
 pub const COLLECTS: u8 = 5;
+/// The node has used an input: how many it has used, and a fingerprint of its state.
+pub const USES: u8 = 6;
+/// It boots after a crash.
+pub const BACK: u8 = 7;
+/// While it is restored, it is in a state in which it has used so many inputs: the same of it.
+pub const USES_AGAIN: u8 = 8;
+/// It goes on.
+pub const RESTORED: u8 = 9;
+/// The node saves its part of a snapshot, or its initial state: a fingerprint of it.
+pub const SAVES: u8 = 10;
+/// It goes back to a part: the same of what it takes up, and the incarnation that begins.
+pub const RESUMES: u8 = 11;
+
+pub use self::resumed::{INITIAL, PRINT};
 
 const NOTES: &[NoteKind] = &[
     NoteKind { name: "owns", words: |note| format!("owns {}", note.value) },
@@ -45,7 +62,20 @@ const NOTES: &[NoteKind] = &[
     },
     NoteKind { name: "holds", words: holds },
     NoteKind { name: "collects", words: collects },
+    NoteKind { name: "uses", words: |note| format!("uses input {}", note.number) },
+    NoteKind { name: "back", words: |_| "is back and asks what it has been".to_owned() },
+    NoteKind { name: "uses-again", words: |note| format!("uses input {} again", note.number) },
+    NoteKind { name: "restored", words: |_| "RESTORED".to_owned() },
+    NoteKind { name: "saves", words: |note| format!("saves {}", part(note)) },
+    NoteKind { name: "resumes", words: |note| format!("GOES BACK to {}", part(note)) },
 ];
+
+fn part(note: &Note) -> String {
+    match note.number {
+        INITIAL => "its initial state".to_owned(),
+        number => format!("part #{number}"),
+    }
+}
 
 fn holds(note: &Note) -> String {
     match note.value {
@@ -68,7 +98,10 @@ const PROMISES: &[Promise] = &[
     },
     Promise {
         about: Some((
-            |mark| noted(mark, HOLDS).is_some_and(|note| note.value > 0),
+            |mark| {
+                let holds = noted(mark, HOLDS).or_else(|| noted(mark, COLLECTS));
+                holds.is_some_and(|note| note.value > 0)
+            },
             "no part of a snapshot holds anything that adds up",
         )),
         ..Promise::new(Property::Sum, Says::Always(Law { broken: odd, words: odd_in_words }))
@@ -102,10 +135,40 @@ const PROMISES: &[Promise] = &[
             }),
         )
     },
+    Promise {
+        about: CRASHES,
+        usual: false,
+        ..Promise::new(
+            Property::Restored,
+            Says::Always(Law { broken: restored::changed, words: restored::changed_in_words }),
+        )
+    },
+    Promise {
+        about: Some((
+            |mark| noted(mark, RESUMES).is_some(),
+            "no node goes back to its part of a snapshot",
+        )),
+        usual: false,
+        ..Promise::new(
+            Property::Resumed,
+            Says::Always(Law { broken: resumed::otherwise, words: resumed::otherwise_in_words }),
+        )
+    },
+    Promise {
+        about: CRASHES,
+        usual: false,
+        ..Promise::new(
+            Property::Recovers,
+            Says::AtRest(Law { broken: restored::waiting, words: restored::waiting_in_words }),
+        )
+    },
 ];
 
+const CRASHES: Option<About> =
+    Some((|mark| noted(mark, BACK).is_some(), "no node comes back after a crash"));
+
 const SNAPSHOTS: Option<About> =
-    Some((|mark| noted(mark, RECORDS).is_some(), "no snapshot is taken"));
+    Some((|mark| noted(mark, RECORDS).is_some(), "no node records for a snapshot"));
 
 fn noted(mark: &Observation, kind: u8) -> Option<&Note> {
     match mark {
@@ -114,8 +177,9 @@ fn noted(mark: &Observation, kind: u8) -> Option<&Note> {
     }
 }
 
-/// Of each node the snapshots that it has recorded for, ascending, and then perhaps a breach. Of
-/// the system what all own, and then its [`Snapshot`]s.
+/// Of each node the snapshots that it has recorded for, ascending, and then perhaps what it is
+/// [restored](restored) to or [goes back](resumed) to, and a breach. Of the system what all own, how many nodes have said so and
+/// which, and then its [`Snapshot`]s.
 static WATCH: Watch = Watch {
     see: |words, _, mark| {
         if let Some(note) = noted(mark, RECORDS)
@@ -123,14 +187,18 @@ static WATCH: Watch = Watch {
         {
             words.insert(place, u64::from(note.number));
         }
+        if let Observation::Note(note) = mark {
+            restored::see(words, note);
+            resumed::see(words, note);
+        }
     },
-    see_all: |words, _, mark| {
+    see_all: |words, node, mark| {
         let Observation::Note(note) = mark else { return };
         if words.is_empty() {
-            words.push(0);
+            words.extend([0, 0]);
         }
         match note.kind {
-            OWNS => words[0] = words[0].wrapping_add(note.value),
+            OWNS if note.value > 0 => own(words, node, note.value),
             RECORDS => Snapshot::change(words, note.number, |_| {}),
             CLOSES => Snapshot::change(words, note.number, |it| it.closed += 1),
             HOLDS => Snapshot::change(words, note.number, |it| {
@@ -144,8 +212,18 @@ static WATCH: Watch = Watch {
             _ => {}
         }
     },
-    carries: |words| words.iter().copied().filter(|word| word & BREACH == 0).collect(),
+    carries: |words| {
+        let recorded = words.iter().copied().filter(|word| *word <= u64::from(u16::MAX));
+        let incarnation = Some(resumed::incarnation(words)).filter(|word| *word > 0);
+        recorded.chain(incarnation).collect()
+    },
     arrives: |words, from, carried| {
+        let recorded = carried.iter().take_while(|word| **word <= u64::from(u16::MAX)).count();
+        let (carried, incarnation) = carried.split_at(recorded);
+        // It is not used now.
+        if incarnation.first().copied().unwrap_or(0) != resumed::incarnation(words) {
+            return;
+        }
         let unknown = carried.iter().find(|number| !words.contains(number));
         if let Some(number) = unknown
             && breach(words).is_none()
@@ -155,6 +233,21 @@ static WATCH: Watch = Watch {
     },
     forgets: false,
 };
+
+/// A node owns so much. One that comes back after a crash may say so again: that is nothing new.
+fn own(history: &mut Vec<u64>, node: NodeId, value: u64) {
+    let end = snapshots(history);
+    if let Err(place) = history[2..end].binary_search(&u64::from(node.0)) {
+        history[0] = history[0].wrapping_add(value);
+        history[1] += 1;
+        history.insert(2 + place, u64::from(node.0));
+    }
+}
+
+/// Where what is remembered of snapshots begins.
+fn snapshots(history: &[u64]) -> usize {
+    history.get(1).map_or(0, |owners| 2 + *owners as usize)
+}
 
 /// The mark of a word that says who sent a message outside the cut of which snapshot, and it was
 /// received inside.
@@ -186,7 +279,7 @@ impl Snapshot {
     const WORDS: usize = 6;
 
     fn all(history: &[u64]) -> impl Iterator<Item = Self> {
-        let rest = history.get(1..).unwrap_or_default();
+        let rest = &history[snapshots(history)..];
         rest.chunks_exact(Self::WORDS).map(|words| Self {
             number: words[0],
             parts: words[1],
@@ -209,8 +302,10 @@ impl Snapshot {
         change(&mut it);
         let words = [it.number, it.parts, it.sum, it.closed, it.collected, it.gathered];
         let size = Self::WORDS;
-        let places = history[1..].chunks_exact(size).position(|known| known[0] >= number);
-        let place = 1 + size * places.unwrap_or(history.len() / size);
+        let first = snapshots(history);
+        let mut known = history[first..].chunks_exact(size);
+        let all = known.len();
+        let place = first + size * known.position(|it| it[0] >= number).unwrap_or(all);
         match history.get(place) {
             Some(known) if *known == number => {
                 history[place..place + size].copy_from_slice(&words);
@@ -248,9 +343,14 @@ fn torn_in_words(now: &dyn Now, fault: Fault) -> String {
 fn odd(now: &dyn Now) -> Option<Fault> {
     let history = now.history();
     let all = u64::from(now.nodes());
-    let wrong = |it: &Snapshot| it.parts == all && Some(&it.sum) != history.first();
-    let wrong = Snapshot::all(history).find(wrong)?;
-    Some(Fault { numbers: [wrong.number, wrong.sum], ..Fault::default() })
+    // One that is read off records has no parts, and is complete at once.
+    let sum = |it: &Snapshot| match (it.parts, it.collected) {
+        (0, 1..) => Some(it.gathered),
+        (parts, _) => (parts == all).then_some(it.sum),
+    };
+    let mut sums = Snapshot::all(history).filter_map(|it| Some((it.number, sum(&it)?)));
+    let (number, sum) = sums.find(|(_, sum)| Some(sum) != history.first())?;
+    Some(Fault { numbers: [number, sum], ..Fault::default() })
 }
 
 fn odd_in_words(now: &dyn Now, fault: Fault) -> String {
@@ -263,7 +363,8 @@ fn odd_in_words(now: &dyn Now, fault: Fault) -> String {
 /// A snapshot lacks a part, or not every channel was closed exactly once.
 fn unfinished(now: &dyn Now) -> Option<Fault> {
     let all = u64::from(now.nodes());
-    let lacks = |it: &Snapshot| it.parts != all || it.closed != now.channels();
+    let read = |it: &Snapshot| it.parts == 0 && it.collected > 0;
+    let lacks = |it: &Snapshot| (it.parts != all || it.closed != now.channels()) && !read(it);
     let number = Snapshot::all(now.history()).find(lacks)?.number;
     Some(Fault { numbers: [number, 0], ..Fault::default() })
 }
@@ -307,9 +408,13 @@ mod tests {
     #[test]
     fn snapshots_are_kept_in_the_order_of_their_numbers() {
         let mut words = Vec::new();
+        let mut owner =
+            |node, value| (WATCH.see_all)(&mut words, NodeId(node), &note(OWNS, 0, value));
+        // A node that comes back says again what it owned at first.
+        for (node, value) in [(5, 4), (2, 1), (3, 0), (5, 4)] {
+            owner(node, value);
+        }
         let marks = [
-            note(OWNS, 0, 1),
-            note(OWNS, 0, 4),
             note(RECORDS, 7, 0),
             note(RECORDS, 2, 0),
             note(CLOSES, 7, 0),
@@ -319,7 +424,8 @@ mod tests {
             note(COLLECTS, 7, 5),
         ];
         marks.iter().for_each(|mark| (WATCH.see_all)(&mut words, NodeId(1), mark));
-        assert_eq!(words, [5, 2, 1, 3, 0, 0, 0, 4, 0, 0, 0, 0, 0, 7, 1, 5, 1, 1, 5]);
+        assert_eq!(words[..4], [5, 2, 2, 5]);
+        assert_eq!(words[4..], [2, 1, 3, 0, 0, 0, 4, 0, 0, 0, 0, 0, 7, 1, 5, 1, 1, 5]);
     }
 
     #[test]
