@@ -113,6 +113,13 @@ pub static ALL: &[&dyn Algorithm] = &[
     &snapshot::chandy_lamport::LATE_MARKERS,
     &snapshot::chandy_lamport::ONE_MARKER,
     &snapshot::chandy_lamport::NAIVE,
+    // Coming back after a crash.
+    &snapshot::checkpoint_restart::PLAIN,
+    &snapshot::checkpoint_restart::MIXED,
+    &snapshot::publishing::PLAIN,
+    &snapshot::publishing::DRAWING,
+    &snapshot::publishing::UNSUPPRESSED,
+    &snapshot::publishing::EARLY,
     // Termination.
     &termination::dijkstra_scholten::PLAIN,
     &termination::dijkstra_scholten::EAGER,

@@ -7,11 +7,14 @@ pub mod support;
 pub mod app;
 pub mod bank;
 pub mod chandy_lamport;
+pub mod checkpoint_restart;
 pub mod consistent_cut;
 pub mod diffusing;
 pub mod lattice;
 pub mod objects;
 pub mod producer_consumer;
+pub mod publishing;
+pub mod recovery;
 pub mod ring;
 pub mod script;
 pub mod section;
@@ -69,6 +72,8 @@ pub enum Notice<P: Protocol> {
     Finished(Box<Share<P>>, u64),
     /// All parts of a snapshot are here, where it was started, and what they hold.
     Collected(Box<GlobalState<P>>, u64),
+    /// What has become of the node in a crash.
+    Recovery(recovery::Recovery),
     /// What the application inside is told.
     App(P::Notice),
 }
@@ -146,6 +151,7 @@ impl<P: Protocol> Observable for Notice<P> {
             Self::Closed(sid, who) => Note { who: *who, ..note(CLOSES, *sid) },
             Self::Finished(share, value) => Note { value: *value, ..note(HOLDS, share.sid) },
             Self::Collected(whole, value) => Note { value: *value, ..note(COLLECTS, whole.sid) },
+            Self::Recovery(recovery) => return recovery.observation(),
             Self::App(notice) => return notice.observation(),
         })
     }

@@ -211,6 +211,19 @@ impl<P: Protocol> Wrapper for ChandyLamport<P> {
 }
 
 impl<P: Protocol> ChandyLamport<P> {
+    /// The node goes on with this as its application, and abandons snapshots that are under way.
+    pub(super) fn resume(&mut self, app: Inside<P>) {
+        self.app = app;
+        self.finished.extend(self.recording.keys());
+        self.recording.clear();
+        self.reports = Reports::default();
+    }
+
+    /// The node has started so many snapshots before it crashed.
+    pub(super) fn number_from(&mut self, started: u32) {
+        self.started = started;
+    }
+
     /// Records the state, begins to record the channels, and says so on every channel; `told` by a
     /// node whose channel is done with that.
     fn record(&mut self, sid: Sid, told: Option<NodeId>, ctx: &mut Ctx<Self>) {

@@ -6,7 +6,8 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::support::{
-    add_random_faults, at, random_election, random_spec, random_watch, simulate, topology, verdict,
+    add_random_faults, at, comes_back, random_election, random_spec, random_watch, simulate,
+    topology, verdict,
 };
 use conclave_algorithms::catalogue;
 use conclave_protocol::{Algorithm, Asking, Channels, Family, Property, Setup};
@@ -93,7 +94,8 @@ fn check(entry: &dyn Algorithm) -> Result<(), Failed> {
         if cut_off {
             endless(&mut spec);
         }
-        let crashes = family.inside && add_random_faults(entry, &mut spec);
+        let crashes = family.inside || comes_back(entry);
+        let crashes = crashes && add_random_faults(entry, &mut spec);
         assert_eq!(spec.beyond(info), [], "the run keeps the model");
         // What a state holds has to be writable, too.
         if seed < FULL {

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::support::{
-    T, add_random_faults, at, random_election, random_spec, random_watch, simulate, topology,
+    T, add_random_faults, at, comes_back, random_election, random_spec, random_watch, simulate,
+    topology,
 };
 use conclave_algorithms::catalogue;
 use conclave_protocol::{Algorithm, Asking, Channels, Detector, Family, NodeId, Setup};
@@ -112,7 +113,7 @@ fn spec(entry: &dyn Algorithm, seed: u64, beyond: bool) -> Option<RunSpec> {
     spec.tracing = Tracing::Full;
     spec.events = 4_000;
     let model = entry.info().model;
-    if family.inside {
+    if family.inside || comes_back(entry) {
         add_random_faults(entry, &mut spec);
     }
     if seed % 3 == 1 && model.channels == Channels::Lossy {

@@ -164,6 +164,18 @@ pub(crate) fn random_crashes(
     faults
 }
 
+/// Whether it is about nodes that come back after a crash, and not about whom they elect.
+pub(crate) fn comes_back(entry: &dyn Algorithm) -> bool {
+    let about = [Property::Restored, Property::Resumed];
+    about.iter().any(|property| entry.info().holds.contains(property))
+        || entry.info().mutant.is_some_and(|it| comes_back_as(it.of))
+}
+
+/// The same of the algorithm that a mutant spoils.
+fn comes_back_as(id: &str) -> bool {
+    conclave_algorithms::catalogue::algorithm(id).is_some_and(comes_back)
+}
+
 /// The same run with what its model allows to go wrong: half of the seeds get crashes and
 /// recoveries, and a quarter get pauses where nothing is known about time. Says whether there are
 /// crashes.
