@@ -32,7 +32,8 @@
 //! p1>q2,p2 there are 9, and 8 are consistent.
 
 use conclave_protocol::claims::Check;
-use conclave_protocol::{Asking, Entry, Links, Model, Opt, Property};
+use conclave_protocol::theory::{Case, Experiment, Given};
+use conclave_protocol::{Asking, Entry, Links, Model, Opt, Property, Setup, Topology};
 
 use super::app::{self, App};
 
@@ -56,4 +57,14 @@ pub static PLAIN: Entry<App> =
             Check::new(2, &[Property::Conserved]),
             Check::new(3, &[Property::Conserved]).set(&[("script", "p1>q1,q2>r1,r2>q3,p2")]),
             Check::new(3, &[Property::Conserved]).set(&[("app", "bank"), ("transfers", "2")]),
+        ])
+        .cases(&[
+            Case::new("lattice-2x2", &[], |given| by_script(given, 2, "p1>q2,p2")),
+            Case::new("lattice-2-3-2", &[], |given| by_script(given, 3, "p1>q1,q2>r1,r2>q3,p2")),
         ]);
+
+/// A run of so many processes with this script.
+fn by_script(given: &Given, processes: u32, script: &str) -> Vec<Experiment> {
+    let setup = Setup::new(Topology::complete(processes)).with("script", script);
+    vec![given.until_quiet(setup, &[])]
+}

@@ -27,7 +27,10 @@ use std::fmt;
 use std::time::Duration;
 
 use conclave_protocol::claims::Check;
-use conclave_protocol::{Ctx, Entry, Never, NodeId, Opt, Property, Protocol, Setup, Unfit, Whole};
+use conclave_protocol::theory::Case;
+use conclave_protocol::{
+    Ctx, Entry, Never, NodeId, Opt, Property, Protocol, Setup, Topology, Unfit, Whole,
+};
 use serde::{Deserialize, Serialize};
 
 use super::app::{self, App, Application};
@@ -190,11 +193,15 @@ pub static PLAIN: Entry<App> = consistent_cut::PLAIN
     .claims(&[
         Check::new(2, &[Property::Conserved]),
         Check::new(3, &[Property::Conserved]).set(&[("rounds", "3")]),
-    ]);
+    ])
+    .cases(&[Case::new("one-round", &[], |given| {
+        let setup = Setup::new(Topology::complete(2)).with("rounds", 1);
+        vec![given.until_quiet(setup, &[])]
+    })]);
 
 #[cfg(test)]
 mod tests {
-    use conclave_protocol::{Effect, Time, Topology};
+    use conclave_protocol::{Effect, Time};
 
     use super::*;
 
