@@ -17,8 +17,8 @@ use std::time::Duration;
 use erased_serde::Serialize;
 
 use crate::{
-    Charge, Client, Ctx, Effect, Effects, HostInput, NodeId, NodeSet, Observable, Observation,
-    Protocol, Time, Topology, Whole, label,
+    Charge, Client, Ctx, Effect, Effects, HostInput, Input, NodeId, NodeSet, Observable,
+    Observation, Protocol, Time, Topology, Whole, label,
 };
 
 /// A message that is on its way.
@@ -66,6 +66,18 @@ pub trait Host: Send {
 
     /// Something happens at a node that is up.
     fn act(&mut self, turn: Turn<'_>, input: HostInput, outside: &mut dyn Outside) -> Ran;
+
+    /// A message arrives at a node that is up. The same as to [`act`](Self::act) on it, for drivers
+    /// to whom it matters that most events are messages.
+    fn deliver(
+        &mut self,
+        turn: Turn<'_>,
+        from: NodeId,
+        message: Handle,
+        outside: &mut dyn Outside,
+    ) -> Ran {
+        self.act(turn, Input::Message { from, msg: message }, outside)
+    }
 
     /// The node handles what it has sent itself in turns that left it at that.
     fn settle(&mut self, turn: Turn<'_>, outside: &mut dyn Outside) -> Ran;
@@ -275,6 +287,19 @@ impl<P: Protocol, C: Client<P>> Host for Hosted<P, C> {
         })
     }
 
+    fn deliver(
+        &mut self,
+        turn: Turn<'_>,
+        from: NodeId,
+        message: Handle,
+        outside: &mut dyn Outside,
+    ) -> Ran {
+        let Said(msg) = self.messages.take(message);
+        self.run(turn, outside, |state, ctx| {
+            state.as_mut().expect("the node is up").on_message(from, msg, ctx);
+        })
+    }
+
     fn settle(&mut self, turn: Turn<'_>, outside: &mut dyn Outside) -> Ran {
         let mut ran = Ran::default();
         while let Some(msg) = self.to_self.pop_front() {
@@ -367,9 +392,11 @@ impl<P: Protocol> Effects<P> for Emitter<'_, P> {
     fn emit(&mut self, effect: Effect<P>) {
         match effect {
             Effect::Send { to, msg } => {
-                let handle = self.messages.put(Said(msg));
-                let copies = self.outside.send(to, handle, self.messages.get(handle));
-                self.messages.count(handle, copies);
+                let (handle, said) = self.messages.put_one(Said(msg));
+                let copies = self.outside.send(to, handle, said);
+                if copies != 1 {
+                    self.messages.count(handle, copies);
+                }
             }
             Effect::Broadcast(msg) => {
                 let handle = self.messages.put(Said(msg));
@@ -453,21 +480,23 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T: Clone> Slab<T> {
-    /// Gives a value a number. Until it is [counted](Self::count), nothing has it.
+    /// Gives a value a number. Until it is [counted](Self::count), one has it.
     #[inline]
     pub(crate) fn put(&mut self, value: T) -> Handle {
-        let handle = Handle(self.vacant);
-        match self.places.get_mut(self.vacant as usize) {
-            Some((place, next)) => {
-                *place = Some(value);
-                self.vacant = *next;
-                handle
-            }
-            None => {
-                self.places.push((Some(value), 0));
-                Handle(self.places.len() as u32 - 1)
-            }
+        self.put_one(value).0
+    }
+
+    /// The same; also returns the value at its place.
+    #[inline]
+    pub(crate) fn put_one(&mut self, value: T) -> (Handle, &T) {
+        if self.vacant as usize >= self.places.len() {
+            self.vacant = self.places.len() as u32;
+            self.places.push((None, u32::MAX));
         }
+        let handle = Handle(self.vacant);
+        let (place, count) = &mut self.places[handle.0 as usize];
+        self.vacant = std::mem::replace(count, 1);
+        (handle, place.insert(value))
     }
 
     #[inline]

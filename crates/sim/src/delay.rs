@@ -129,7 +129,7 @@ impl Medium {
         Self { delays, quick, free: Time::ZERO }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn arrival(&mut self, from: NodeId, to: NodeId, now: Time, rng: &mut Rng) -> Time {
         match self.quick {
             Quick::Uniform { least, width: 1 } => Time::from_nanos(now.as_nanos() + least),

@@ -331,6 +331,7 @@ impl Executor<'_> {
     }
 
     /// Sends a message to one node. Returns how many are on their way.
+    #[inline(always)]
     pub(crate) fn send_copy(
         &mut self,
         to: NodeId,
@@ -339,63 +340,80 @@ impl Executor<'_> {
         label: u8,
         copy: bool,
     ) -> u32 {
-        let environment = &mut *self.environment;
         if !self.topology.is_complete() {
-            let (me, topology) = (self.me, self.topology);
-            let linked = topology.linked(me, to) || environment.two_way && topology.linked(to, me);
-            assert!(linked, "{me} has no link to {to} in a {topology}");
+            self.check_link(to);
         }
+        let environment = &mut *self.environment;
         environment.stats.sent += 1;
         let serial = environment.serial;
         environment.serial = environment.serial.wrapping_add(1);
         self.local.lamport += 1;
         let (lamport, mut owner) = (self.local.lamport, 0);
-        if environment.tracing == Tracing::Counts {
-            environment.trace.count(message.label());
-        } else if environment.tracing != Tracing::Off {
-            let charge = message.charge(self.me, to);
-            owner = Owner::resolve(charge, self.cause, self.me, to);
-            let bytes = match environment.tracing {
-                Tracing::Sizes | Tracing::Full => size(message.contents()),
-                _ => 0,
-            };
-            environment.trace.records.push(Record::send(
-                environment.now,
-                self.me,
-                lamport,
-                to,
-                serial,
-                owner,
-                label,
-                bytes,
-                copy,
-                !message.is_app(),
-            ));
-            if environment.tracing == Tracing::Full {
-                environment.trace.messages.push(json(message.contents()));
+        match environment.tracing {
+            Tracing::Off => {}
+            Tracing::Counts => environment.trace.count(message.label()),
+            tracing => {
+                let charge = message.charge(self.me, to);
+                owner = Owner::resolve(charge, self.cause, self.me, to);
+                let bytes = match tracing {
+                    Tracing::Sizes | Tracing::Full => size(message.contents()),
+                    _ => 0,
+                };
+                let (now, control) = (environment.now, !message.is_app());
+                environment.trace.records.push(Record::send(
+                    now, self.me, lamport, to, serial, owner, label, bytes, copy, control,
+                ));
+                if tracing == Tracing::Full {
+                    environment.trace.messages.push(json(message.contents()));
+                }
             }
         }
-        let envelope = Envelope { message: handle, serial, owner, lamport, label };
-        if environment.lossy {
-            if environment.schedule.is_some() {
-                return environment.send_decided(self.me, to, message, envelope);
-            }
-            if environment.is_lost(self.me, to, message) {
-                environment.lose_at_once(self.me, to, envelope);
-                return 0;
-            }
+        // Made twice, so that the usual one is written to its place in the calendar from registers: a
+        // processor that reads as a whole what it has just written in parts has to wait.
+        let envelope = || Envelope { message: handle, serial, owner, lamport, label };
+        if environment.lossy || environment.duplication > 0 {
+            return environment.send_at_risk(self.me, to, message, envelope());
         }
-        let mut copies = 1;
-        if environment.duplication > 0 && environment.rng.chance(environment.duplication) {
-            environment.dispatch(self.me, to, envelope);
-            copies += 1;
-        }
-        environment.dispatch(self.me, to, envelope);
-        copies
+        environment.dispatch(self.me, to, envelope());
+        1
+    }
+
+    #[inline(never)]
+    fn check_link(&self, to: NodeId) {
+        let (me, topology) = (self.me, self.topology);
+        let two_way = self.environment.two_way && topology.linked(to, me);
+        assert!(topology.linked(me, to) || two_way, "{me} has no link to {to} in a {topology}");
     }
 }
 
 impl Environment {
+    /// Sends a message that may get lost or be repeated, or of which decisions say what becomes of it.
+    /// Returns how many are on their way.
+    #[cold]
+    #[inline(never)]
+    fn send_at_risk(
+        &mut self,
+        from: NodeId,
+        to: NodeId,
+        message: &dyn Message,
+        envelope: Envelope,
+    ) -> u32 {
+        if self.schedule.is_some() {
+            return self.send_decided(from, to, message, envelope);
+        }
+        if self.lossy && self.is_lost(from, to, message) {
+            self.lose_at_once(from, to, envelope);
+            return 0;
+        }
+        let mut copies = 1;
+        if self.duplication > 0 && self.rng.chance(self.duplication) {
+            self.dispatch(from, to, envelope);
+            copies += 1;
+        }
+        self.dispatch(from, to, envelope);
+        copies
+    }
+
     /// Puts a message on its way. Returns when it arrives, and the number of that event.
     #[inline(always)]
     pub(crate) fn dispatch(&mut self, from: NodeId, to: NodeId, envelope: Envelope) -> (Time, u64) {

@@ -36,22 +36,24 @@ impl Records {
     }
 
     /// Adds one at the end.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, record: Record) {
-        match self.chunks.last_mut() {
-            Some(chunk) if chunk.len() < CHUNK => chunk.push(record),
-            _ => self.grow(record),
+        if self.chunks.last().is_none_or(|chunk| chunk.len() == CHUNK) {
+            self.grow();
+        }
+        // Nothing but this takes the record, so that it is written from registers.
+        if let Some(chunk) = self.chunks.last_mut() {
+            chunk.push(record);
         }
     }
 
     #[cold]
-    fn grow(&mut self, record: Record) {
+    #[inline(never)]
+    fn grow(&mut self) {
         let spare = CHUNKS.with_borrow_mut(Vec::pop);
         // The first chunk of a short trace need not be whole.
         let fresh = || if self.chunks.is_empty() { Vec::new() } else { Vec::with_capacity(CHUNK) };
-        let mut chunk = spare.unwrap_or_else(fresh);
-        chunk.push(record);
-        self.chunks.push(chunk);
+        self.chunks.push(spare.unwrap_or_else(fresh));
     }
 
     /// Replaces the one with this index, if there is one.

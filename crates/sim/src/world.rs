@@ -374,7 +374,9 @@ impl World {
             let record = Record::deliver(now, id, lamport, from, serial, label);
             environment.trace.records.push(record);
         }
-        self.react(id, owner, begun, Input::Message { from, msg: message });
+        let ran =
+            self.apply(id, owner, |host, turn, outside| host.deliver(turn, from, message, outside));
+        self.reacted(id, begun, ran);
     }
 
     /// A timer of a node runs out.
@@ -450,13 +452,14 @@ impl World {
             };
             environment.trace.notes.extend(note.map(|note| (begun, json(&*note))));
         }
-        self.react(id, cause.pack(), begun, input);
+        let ran =
+            self.apply(id, cause.pack(), |host, turn, outside| host.act(turn, input, outside));
+        self.reacted(id, begun, ran);
     }
 
-    /// Has a node that is up take the step whose record is number `begun`.
+    /// A node has taken the step whose record is number `begun`.
     #[inline(always)]
-    fn react(&mut self, id: NodeId, cause: u32, begun: usize, input: HostInput) {
-        let ran = self.apply(id, cause, |host, turn, outside| host.act(turn, input, outside));
+    fn reacted(&mut self, id: NodeId, begun: usize, ran: Ran) {
         if self.environment.tracing == Tracing::Full {
             self.describe(id, Some(begun), ran.rules);
         }

@@ -66,6 +66,8 @@ impl<'a> Survey<'a> {
             longest: Longest::default(),
             costs: Costs::default(),
         };
+        // How long things took matters only of a run that was cut off.
+        let lasts = !matches!(trace.end, End::Quiet | End::Served);
         let mut meter = Meter::new(trace);
         let mut records = trace.records.iter().enumerate().peekable();
         // Whether something that has changed is still to be looked at.
@@ -73,7 +75,9 @@ impl<'a> Survey<'a> {
         while let Some((number, record)) = records.next() {
             let event = record.event();
             meter.see(number, record, event);
-            survey.longest.see(record, event);
+            if lasts {
+                survey.longest.see(record, event);
+            }
             if event.disturbs() {
                 survey.disturbed = record.at;
             } else if matches!(event, Event::Request(_)) {
@@ -93,13 +97,13 @@ impl<'a> Survey<'a> {
             if watch.is_some() && !records.peek().is_some_and(|(_, next)| goes_on(next)) {
                 changed |= survey.scene.end_step();
             }
-            // What is true of the whole system stands at the end of the step that made it so.
-            let next = records.peek().map(|(_, next)| *next);
-            let settled =
-                !next.is_some_and(|it| goes_on(it) || matches!(it.event(), Event::Facts(_)));
             if changed || pending {
+                // What is true of the whole system stands at the end of the step that made it so.
+                let settled = !records.peek().is_some_and(|(_, next)| {
+                    goes_on(next) || matches!(next.event(), Event::Facts(_))
+                });
                 pending = false;
-                for case in &mut survey.cases {
+                for case in survey.cases.iter_mut().filter(|it| ordered || !it.is_of_order()) {
                     case.changed |= changed;
                     if case.changed && (settled || !case.promise.facts) {
                         case.changed = false;
@@ -155,9 +159,7 @@ impl<'a> Survey<'a> {
         // Decisions that come to an end say nothing about those that could have followed.
         let patience = if self.trace.end == End::Decisions { Duration::MAX } else { patience };
         match &promise.says {
-            Says::Always(_)
-                if promise.property == Property::FcfsHappenedBefore && !self.ordered =>
-            {
+            Says::Always(_) if case.is_of_order() && !self.ordered => {
                 open("the run is too large to compare all its requests")
             }
             Says::Always(_) => match found {
@@ -218,6 +220,11 @@ impl<'a> Survey<'a> {
 }
 
 impl Case {
+    /// Whether it takes the order of requests to judge it.
+    fn is_of_order(&self) -> bool {
+        self.promise.property == Property::FcfsHappenedBefore
+    }
+
     /// An application has said or heard something.
     fn hear(&mut self, mark: &Observation) {
         self.about |= self.promise.about.is_some_and(|(which, _)| which(mark));
