@@ -80,6 +80,22 @@ impl LocalEvent {
     pub(crate) fn arrival(from: u8, envelope: u32) -> Self {
         Self::Input(Input::Message { from: NodeId(u32::from(from)), msg: envelope })
     }
+
+    /// The event as a number, of which a map is faster. There are fewer than 2^24 nodes.
+    #[inline]
+    pub(crate) fn code(self) -> u64 {
+        let (tag, node, number) = match self {
+            Self::Boot { remembers } => (0, 0, u32::from(remembers)),
+            Self::Input(Input::Request(request)) => (1, 0, request),
+            Self::Input(Input::Message { from, msg }) => (2, from.0, msg),
+            Self::Input(Input::Timer(timer)) => (3, 0, timer),
+            Self::Input(Input::Suspect(NodeId(peer))) => (4, 0, peer),
+            Self::Input(Input::Restore(NodeId(peer))) => (5, 0, peer),
+            Self::Input(Input::Join(NodeId(sponsor))) => (6, 0, sponsor),
+            Self::Input(Input::Leave) => (7, 0, 0),
+        };
+        tag << 56 | u64::from(node) << 32 | u64::from(number)
+    }
 }
 
 /// One step of a node.

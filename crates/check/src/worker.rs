@@ -43,7 +43,8 @@ pub(crate) struct Worker<'a> {
     delivered: Memo<Steps>,
     appended: Memo<u32>,
     noted: Memo<u32>,
-    commuting: FxHashMap<(u32, LocalEvent, LocalEvent), bool>,
+    /// By the codes of two events and the local state.
+    commuting: FxHashMap<(u64, u64, u32), bool>,
     pub(crate) candidates: Vec<Candidate>,
     pub(crate) changes: Vec<(u16, u32)>,
     /// Events of the state that was expanded last: what they are, for those numbered below 63.

@@ -80,12 +80,13 @@ pub(super) struct GlobalMeta {
 impl<'a> Worker<'a> {
     /// Whether the two events of one node may change places.
     pub(crate) fn commute(&mut self, local: u32, a: LocalEvent, b: LocalEvent) -> bool {
-        if let Some(&known) = self.commuting.get(&(local, a, b)) {
+        let (code_a, code_b) = (a.code(), b.code());
+        if let Some(&known) = self.commuting.get(&(code_a, code_b, local)) {
             return known;
         }
         let commute = self.space.lock().expect("no thread has failed").commute(local, a, b);
-        self.commuting.insert((local, a, b), commute);
-        self.commuting.insert((local, b, a), commute);
+        self.commuting.insert((code_a, code_b, local), commute);
+        self.commuting.insert((code_b, code_a, local), commute);
         commute
     }
 
