@@ -78,9 +78,9 @@ const SAMPLES: [(&str, &[&str]); 13] = [
         "conclave lattice",
         &[
             "lattice mutex/ricart-agrawala -n 2 --possibly inside=2 --definitely inside=1",
-            "lattice mutex/ricart-agrawala -n 2 --possibly inside=1 --definitely inside(p0)",
+            "lattice mutex/ricart-agrawala -n 2 --possibly messages=1 --definitely inside(p0)",
             "lattice SNAPSHOT",
-            "lattice mutex/ricart-agrawala -n 4 --rounds 9 --memory 64KiB",
+            "lattice mutex/ricart-agrawala -n 4 --rounds 9 --memory 1KiB",
         ],
     ),
     ("conclave cut", &["cut GOOD", "cut GOOD --at p0:0,p1:1,p2:1", "cut GOOD --at p0:0,p1:2,p2:2"]),
