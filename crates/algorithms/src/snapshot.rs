@@ -22,10 +22,15 @@ pub mod talk;
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
+use std::hash::Hash;
 use std::time::Duration;
 
-use conclave_protocol::family::snapshot::{CLOSES, COLLECTS, HOLDS, OWNS, RECORDS, STARTS};
-use conclave_protocol::{HeardBy, NodeId, Note, Observable, Observation, Protocol, Written};
+use conclave_protocol::family::snapshot::{
+    CLOSES, COLLECTS, HOLDS, KNOWS, OWNS, RECORDS, STARTS, in_any_order, in_order,
+};
+use conclave_protocol::{
+    HeardBy, NodeId, Note, Observable, Observation, Protocol, Written, fingerprint,
+};
 use serde::{Deserialize, Serialize};
 
 use self::app::App;
@@ -66,8 +71,11 @@ pub enum Notice<P: Protocol> {
     Owns(u64),
     /// The node has recorded its state.
     Recorded(Sid),
-    /// What was on its way from this node is known.
-    Closed(Sid, NodeId),
+    /// The marker from this node has come, and with it is known [what](in_this_order) was on its way
+    /// from there.
+    Closed(Sid, NodeId, u64),
+    /// [What](in_whatever_order) was on its way from the first node to the second is known otherwise.
+    Known(Sid, [NodeId; 2], u32),
     /// The node's part of the snapshot is finished, and what it holds, where that adds up.
     Finished(Box<Share<P>>, u64),
     /// All parts of a snapshot are here, where it was started, and what they hold.
@@ -133,6 +141,16 @@ pub fn shown(node: NodeId, notice: &mut Written<'_>) -> Option<String> {
     }
 }
 
+/// Messages in this order, as a judge compares them with those that were on their way.
+pub fn in_this_order<M: Hash>(messages: &[M]) -> u64 {
+    in_order(messages.iter().map(fingerprint))
+}
+
+/// Messages in whatever order, likewise.
+pub fn in_whatever_order<M: Hash>(messages: &[M]) -> u32 {
+    in_any_order(messages.iter().map(fingerprint))
+}
+
 impl<R: Observable> Observable for Request<R> {
     fn observation(&self) -> Observation {
         match self {
@@ -148,7 +166,13 @@ impl<P: Protocol> Observable for Notice<P> {
         Observation::Note(match self {
             Self::Owns(value) => Note { value: *value, ..note(OWNS, Sid(0)) },
             Self::Recorded(sid) => note(RECORDS, *sid),
-            Self::Closed(sid, who) => Note { who: *who, ..note(CLOSES, *sid) },
+            Self::Closed(sid, who, content) => {
+                Note { who: *who, value: *content, ..note(CLOSES, *sid) }
+            }
+            Self::Known(sid, [from, to], content) => {
+                let value = u64::from(to.0) << 32 | u64::from(*content);
+                Note { who: *from, value, ..note(KNOWS, *sid) }
+            }
             Self::Finished(share, value) => Note { value: *value, ..note(HOLDS, share.sid) },
             Self::Collected(whole, value) => Note { value: *value, ..note(COLLECTS, whole.sid) },
             Self::Recovery(recovery) => return recovery.observation(),

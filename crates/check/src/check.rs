@@ -1,5 +1,6 @@
 //! A whole check: the search, what it found, in words and as runs.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use conclave_protocol::{Algorithm, Promise, Property};
@@ -42,6 +43,7 @@ pub(crate) fn begin(
         split: false,
         pending: 0,
         history: Vec::new(),
+        channels: BTreeMap::new(),
     };
     for node in topology.nodes() {
         let asks = if spec.clients.contains(&node.0) { requests } else { Requests::AtMost(0) };
@@ -54,7 +56,7 @@ pub(crate) fn begin(
         }
         let step = space.step(step).clone();
         start[node.index()] = step.local;
-        global.remember(watch, node, &step.marks);
+        global.remember(watch, &step);
         for &(to, envelope) in &step.sends {
             let slot = shape.slot(node.index(), to.index());
             start[slot] = space.append(start[slot], envelope);

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use conclave_protocol::{
     Charge, Family, Input, Kind, NodeId, Numbered, NumberedEffect, Observation, Promise, Property,
-    Time, Topology, Turn, Watch as Words,
+    Time, Topology, Traffic, Turn, Watch as Words,
 };
 
+use crate::space::Crossing;
 use crate::{CheckSpec, Requests, Timers};
 
 /// Everything at one node: the algorithm's state, the application, and what the driver keeps for
@@ -115,6 +116,8 @@ pub(crate) struct Watch {
     pub(crate) words: Option<&'static Words>,
     /// What no node can see.
     pub(crate) facts: bool,
+    /// What passes on channels.
+    pub(crate) traffic: Option<&'static Traffic>,
 }
 
 impl Watch {
@@ -130,6 +133,10 @@ impl Watch {
             clock: false,
             words: spec.properties.iter().find_map(|it| Family::watch_of(*it)),
             facts: spec.properties.iter().any(|it| Promise::of(*it).facts),
+            traffic: spec.properties.iter().find_map(|it| {
+                let watch = Family::watch_of(*it).filter(|_| Promise::of(*it).traffic)?;
+                watch.traffic.as_ref()
+            }),
         }
     }
 }
@@ -333,6 +340,40 @@ impl Standing {
 }
 
 impl Reaction {
+    /// The messages of the application that the step of this node sends and gets, if that is
+    /// watched. The one that it `got` has a sender, says something and brings something.
+    pub(crate) fn crossings(
+        &self,
+        me: NodeId,
+        got: Option<&(NodeId, u32, Vec<u64>)>,
+        rules: &Rules,
+        numbered: &dyn Numbered,
+    ) -> Vec<Crossing> {
+        let mut crossings = Vec::new();
+        if rules.watch.traffic.is_none() {
+            return crossings;
+        }
+        if let Some((from, msg, brings)) = got {
+            crossings.push(Crossing {
+                channel: (*from, me),
+                fingerprint: numbered.fingerprint(*msg),
+                carried: brings.clone(),
+                receiver: Some(self.local.standing.words.clone()),
+            });
+        }
+        for ((to, envelope), carried) in self.sends.iter().zip(&self.carried) {
+            if numbered.is_app(envelope.msg) {
+                crossings.push(Crossing {
+                    channel: (me, *to),
+                    fingerprint: numbered.fingerprint(envelope.msg),
+                    carried: carried.clone(),
+                    receiver: None,
+                });
+            }
+        }
+        crossings
+    }
+
     fn apply(
         &mut self,
         me: NodeId,

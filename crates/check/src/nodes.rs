@@ -133,6 +133,7 @@ impl Nodes {
         let (node, at) = self.local(local).clone();
         let (watch, n) = (self.rules.watch, self.rules.topology.len() as usize);
         let (rules, numbered) = (&self.rules, &mut *self.numbered);
+        let mut got = None;
         let reactions = match event {
             LocalEvent::Boot { remembers } => at.boot(node, remembers, rules, numbered),
             LocalEvent::Input(input) => {
@@ -143,11 +144,15 @@ impl Nodes {
                     }
                     _ => None,
                 };
+                if let (Input::Message { from, msg }, Some(brings)) = (input, brings) {
+                    got = Some((from, msg.msg, brings.to_vec()));
+                }
                 at.react(node, input, brings, rules, numbered)
             }
         };
         let mut steps = Vec::new();
         for mut reaction in reactions {
+            let traffic = reaction.crossings(node, got.as_ref(), &self.rules, &*self.numbered);
             for ((_, envelope), carried) in reaction.sends.iter_mut().zip(reaction.carried) {
                 envelope.carried = number(self.carried.insert_full(carried).0);
             }
@@ -178,6 +183,7 @@ impl Nodes {
                 choices: reaction.choices.into(),
                 costs: costs.into(),
                 pending,
+                traffic: traffic.into(),
             });
         }
         steps

@@ -5,9 +5,10 @@
 //! both, and many combinations. So the search handles vectors of numbers, and the rules of the
 //! algorithm run only when a pair of numbers meets for the first time.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use conclave_protocol::{Channels, Input, NodeId, NumberedInput, Observation};
+use conclave_protocol::{Channels, Input, NodeId, NumberedInput, Observation, Passage};
 use rustc_hash::FxHashMap;
 
 use crate::local::Watch;
@@ -53,13 +54,30 @@ pub(crate) struct Global {
     pub(crate) pending: u32,
     /// What the family remembers of the whole system.
     pub(crate) history: Vec<u64>,
+    /// What it remembers of each channel.
+    pub(crate) channels: BTreeMap<(NodeId, NodeId), Vec<u64>>,
 }
 
 impl Global {
-    /// A node has said these things.
-    pub(crate) fn remember(&mut self, watch: Watch, node: NodeId, marks: &[Observation]) {
-        if let Some(words) = watch.words {
-            marks.iter().for_each(|mark| (words.see_all)(&mut self.history, node, mark));
+    /// What the family remembers is as it is after this step.
+    pub(crate) fn remember(&mut self, watch: Watch, step: &Step) {
+        let Some(words) = watch.words else { return };
+        let (history, node) = (&mut self.history, step.node);
+        step.marks.iter().for_each(|mark| (words.see_all)(history, node, mark));
+        let Some(traffic) = watch.traffic else { return };
+        for it in &step.traffic {
+            let Crossing { channel, fingerprint, carried, receiver } = it;
+            let (channel, fingerprint) = (*channel, *fingerprint);
+            let crosses = if receiver.is_some() { traffic.received } else { traffic.sent };
+            let receiver = receiver.as_deref().unwrap_or_default();
+            let passage = Passage { channel, fingerprint, carried, receiver };
+            crosses(self.channels.entry(channel).or_default(), history, &passage);
+        }
+        for mark in &step.marks {
+            if let Some(channel) = (traffic.about)(node, mark) {
+                let words = self.channels.entry(channel).or_default();
+                (traffic.told)(words, history, channel, mark);
+            }
         }
     }
 }
@@ -112,6 +130,25 @@ pub(crate) struct Step {
     pub(crate) costs: Box<[u32]>,
     /// How many of them are counted for the next entry.
     pub(crate) pending: u32,
+    /// The messages of the application that it sends or gets, if that is watched.
+    pub(crate) traffic: Box<[Crossing]>,
+}
+
+/// A message of the application that a step sends or gets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Crossing {
+    pub(crate) channel: (NodeId, NodeId),
+    pub(crate) fingerprint: u32,
+    pub(crate) carried: Vec<u64>,
+    /// If it arrives: what the family remembers of its receiver then.
+    pub(crate) receiver: Option<Vec<u64>>,
+}
+
+impl Step {
+    /// Whether anything is kept about the past that it changes.
+    pub(crate) fn is_seen(&self) -> bool {
+        !self.marks.is_empty() || !self.traffic.is_empty()
+    }
 }
 
 /// Something that a node may do by itself.
@@ -282,7 +319,7 @@ impl Space {
         let mut after = self.global(global).clone();
         let step = &self.steps[step as usize];
         let watch = self.watch;
-        after.remember(watch, step.node, &step.marks);
+        after.remember(watch, step);
         for mark in &step.marks {
             match *mark {
                 Observation::Entered { token } => {
@@ -325,7 +362,7 @@ impl Space {
         let steps = [first_a, then_b, first_b, then_a];
         let [a, then_b, b, then_a] = steps.map(|step| &self.steps[step as usize]);
         // What is kept about the past sees who was first.
-        if [a, b].iter().all(|step| !step.marks.is_empty()) {
+        if [a, b].iter().all(|step| step.is_seen()) {
             return false;
         }
         let sent = |first: &Step, second: &Step| {

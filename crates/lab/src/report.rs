@@ -135,7 +135,7 @@ fn survey(info: &'static Info, spec: &RunSpec, outcome: &Outcome) -> (Vec<Judged
             unless_violated(survey.verdict(property, patience), "as far as acknowledgements count")
         }
         // A packet may wait for an earlier one, or be sent again, on either side of the cut.
-        Property::Cut if spec.reliable => unless_violated(
+        Property::Cut | Property::Channels if spec.reliable => unless_violated(
             survey.verdict(property, patience),
             "as far as packets of the links count",
         ),

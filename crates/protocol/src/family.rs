@@ -94,6 +94,42 @@ pub struct Watch {
     pub arrives: fn(&mut Vec<u64>, NodeId, &[u64]),
     /// Whether a node that crashes forgets its words.
     pub forgets: bool,
+    /// What is remembered of each channel, if a property is about [what passes](Promise::traffic)
+    /// there.
+    pub traffic: Option<Traffic>,
+}
+
+/// What a family remembers of each channel, as words, which are none at first. What is wrong with
+/// one goes into the words of the whole system.
+pub struct Traffic {
+    /// A message of the application leaves: what becomes of the words of its channel, and of the
+    /// system's.
+    pub sent: fn(&mut Vec<u64>, &mut Vec<u64>, &Passage<'_>),
+    /// One has arrived, and the step is over that it caused.
+    pub received: fn(&mut Vec<u64>, &mut Vec<u64>, &Passage<'_>),
+    /// Which channel, from the first node to the second, it is about that a node says something.
+    pub about: fn(NodeId, &Observation) -> Option<Channel>,
+    /// Something is said about the channel.
+    pub told: Told,
+}
+
+/// From the first node to the second.
+pub type Channel = (NodeId, NodeId);
+
+/// What becomes of the words of a channel, and of the system's, when something is said about it.
+pub type Told = fn(&mut Vec<u64>, &mut Vec<u64>, Channel, &Observation);
+
+/// A message of the application on its channel.
+#[derive(Clone, Copy, Debug)]
+pub struct Passage<'a> {
+    /// Who sends it, and who gets it.
+    pub channel: Channel,
+    /// The fingerprint of what it [says](crate::Protocol::fingerprint).
+    pub fingerprint: u32,
+    /// What [goes](Watch::carries) with it.
+    pub carried: &'a [u64],
+    /// The words of its receiver, once it has arrived.
+    pub receiver: &'a [u64],
 }
 
 /// Which applications ask in a run that does not say so.
@@ -139,6 +175,8 @@ pub struct Promise {
     pub about: Option<About>,
     /// Whether it is about [facts](Now::facts).
     pub facts: bool,
+    /// Whether it is about what passes on channels.
+    pub traffic: bool,
 }
 
 /// What a property speaks of, and what is true if there is none of it.
@@ -394,6 +432,7 @@ impl Promise {
             stays: false,
             about: None,
             facts: false,
+            traffic: false,
         }
     }
 
@@ -419,6 +458,12 @@ impl fmt::Debug for NoteKind {
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Watch").finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Traffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Traffic").finish_non_exhaustive()
     }
 }
 

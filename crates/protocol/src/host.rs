@@ -158,6 +158,9 @@ pub trait Message {
     /// Whether it is one of the application's, and no control message.
     fn is_app(&self) -> bool;
 
+    /// The [fingerprint](Protocol::fingerprint) of what the application says by it.
+    fn fingerprint(&self) -> u32;
+
     /// What it says.
     fn contents(&self) -> &dyn Serialize;
 }
@@ -173,6 +176,10 @@ impl<T: Deref<Target: Message>> Message for T {
 
     fn is_app(&self) -> bool {
         (**self).is_app()
+    }
+
+    fn fingerprint(&self) -> u32 {
+        (**self).fingerprint()
     }
 
     fn contents(&self) -> &dyn Serialize {
@@ -458,6 +465,10 @@ impl<P: Protocol> Message for Said<P> {
 
     fn is_app(&self) -> bool {
         P::is_app(&self.0)
+    }
+
+    fn fingerprint(&self) -> u32 {
+        P::fingerprint(&self.0)
     }
 
     fn contents(&self) -> &dyn Serialize {

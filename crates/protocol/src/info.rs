@@ -296,6 +296,7 @@ properties! {
     Completeness "COMPLETE" "every crashed node is suspected by every live one in the end";
     Accuracy "ACCURATE" "no live node is suspected";
     Cut "CUT" "no message is received inside the cut of a snapshot and sent outside";
+    Channels "CHANNELS" "what is recorded of each channel was sent inside the cut and received outside";
     Sum "SUM" "the parts of a snapshot add up to what all nodes own";
     Done "DONE" "at rest every part of a snapshot is finished, with one marker on each channel";
     Collected "COLLECTED" "at rest every snapshot is at its initiator, whole and once";

@@ -17,6 +17,7 @@ mod ctx;
 mod decision;
 mod detecting;
 pub mod family;
+mod fingerprint;
 mod host;
 mod info;
 mod input;
@@ -41,9 +42,10 @@ pub use ctx::{Ctx, Effect, Effects};
 pub use decision::{Action, Decision};
 pub use detecting::{Detecting, Knob};
 pub use family::{
-    About, Asking, Family, Fault, Lasting, Law, NoteKind, Now, Owed, Promise, Says, Tempo, Those,
-    Watch,
+    About, Asking, Family, Fault, Lasting, Law, NoteKind, Now, Owed, Passage, Promise, Says, Tempo,
+    Those, Traffic, Watch,
 };
+pub use fingerprint::fingerprint;
 pub use host::{Handle, Host, Hosted, Message, Outside, Ran, Shown, TimerKey, Turn};
 pub use info::{
     Channels, Crashes, Detector, Info, Links, Model, Mutant, Opt, Property, Shows, Timing, Written,

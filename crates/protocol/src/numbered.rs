@@ -106,6 +106,9 @@ pub trait Numbered: Send {
     /// Whether a message is one of the application's, and no control message.
     fn is_app(&self, msg: u32) -> bool;
 
+    /// The [fingerprint](Protocol::fingerprint) of what the application says by a message.
+    fn fingerprint(&self, msg: u32) -> u32;
+
     /// Whether there are [facts](Protocol::facts).
     fn has_facts(&self) -> bool;
 
@@ -266,6 +269,10 @@ impl<P: Protocol, C: Client<P>> Numbered for Values<P, C> {
 
     fn is_app(&self, msg: u32) -> bool {
         P::is_app(self.messages.get(msg))
+    }
+
+    fn fingerprint(&self, msg: u32) -> u32 {
+        P::fingerprint(self.messages.get(msg))
     }
 
     fn has_facts(&self) -> bool {

@@ -93,6 +93,14 @@ pub trait Protocol: Value {
         true
     }
 
+    /// The [fingerprint](crate::fingerprint()) of what a message of the application says, by which
+    /// judges recognise it in what a wrapper has recorded of a channel; 0 if the protocol wraps
+    /// none.
+    #[expect(unused_variables)]
+    fn fingerprint(msg: &Self::Msg) -> u32 {
+        0
+    }
+
     /// Whether there are [facts](Self::facts) to tell.
     const FACTS: bool = false;
 

@@ -477,6 +477,13 @@ impl<M: Message> Message for ReliableMsg<Told<M>> {
         }
     }
 
+    fn fingerprint(&self) -> u32 {
+        match self {
+            Self::App(_, Told(app)) => app.fingerprint(),
+            Self::Ack { .. } => 0,
+        }
+    }
+
     fn contents(&self) -> &dyn erased_serde::Serialize {
         self
     }

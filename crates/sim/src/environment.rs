@@ -363,6 +363,10 @@ impl Executor<'_> {
                 environment.trace.records.push(Record::send(
                     now, self.me, lamport, to, serial, owner, label, bytes, copy, control,
                 ));
+                let fingerprint = message.fingerprint();
+                if fingerprint != 0 {
+                    environment.trace.note_fingerprint(serial, fingerprint);
+                }
                 if tracing == Tracing::Full {
                     environment.trace.messages.push(json(message.contents()));
                 }

@@ -13,6 +13,8 @@ use crate::{Alarm, End, Event, Outcome, Owner, Record, RunSpec, Step, Trace};
 
 /// The version of the format that this program writes, and the latest that it reads.
 pub const VERSION: u32 = 3;
+/// The fingerprints of more messages than this are not read.
+const MOST_MESSAGES: usize = 1 << 28;
 
 const FORMAT: &str = "conclave-trace";
 
@@ -128,6 +130,9 @@ pub struct FileEvent {
     /// Whether a message is a control message of what is wrapped around the application.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub control: bool,
+    /// The fingerprint of what an application says by a message, if something is wrapped around it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<u32>,
     /// What a request or notice means, if it is no note.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mark: Option<Observation>,
@@ -372,6 +377,7 @@ fn event(trace: &Trace, i: usize, clock: Vec<u64>) -> FileEvent {
             bytes: (bytes > 0).then_some(bytes),
             copy,
             control,
+            fingerprint: trace.fingerprints.get(serial as usize).copied().filter(|it| *it != 0),
             data: trace.messages.get(serial as usize).and_then(|text| parse(text)),
             ..peer("send", to.0)
         },
@@ -486,6 +492,13 @@ impl FileEvent {
             | Observation::Note(Note { who: peer, .. }) = mark
         {
             known(peer.0)?;
+        }
+        if let (Event::Send { serial, .. }, Some(fingerprint)) = (event, self.fingerprint) {
+            // A number that no run of so few events has gets no room.
+            if serial as usize > MOST_MESSAGES {
+                return Err(format!("message {serial} is one of too many"));
+            }
+            trace.note_fingerprint(serial, fingerprint);
         }
         let record = Record::new(Time::from_nanos(self.at), node, self.lamport, event);
         if record.event() != event {

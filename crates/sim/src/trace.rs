@@ -141,6 +141,10 @@ pub struct Trace {
     pub latest: Vec<Option<Record>>,
     /// In traces of mere counts: the last event that says whether the network is whole.
     pub network: Option<Record>,
+    /// Of messages of an application that something is wrapped around: the
+    /// [fingerprint](conclave_protocol::Protocol::fingerprint) of what it says, by serial number, and
+    /// 0 of all others; empty if there is no such message.
+    pub fingerprints: Vec<u32>,
     /// In full traces: what each message said, by serial number, as JSON.
     pub messages: Vec<Box<str>>,
     /// In full traces: what each request, notice and timer was, by record, as JSON.
@@ -212,6 +216,15 @@ impl Trace {
             self.counts.resize(label + 1, 0);
         }
         self.counts[label] += 1;
+    }
+
+    /// Notes the fingerprint of what a message says.
+    pub(crate) fn note_fingerprint(&mut self, serial: u32, fingerprint: u32) {
+        let place = serial as usize;
+        if self.fingerprints.len() <= place {
+            self.fingerprints.resize(place + 1, 0);
+        }
+        self.fingerprints[place] = fingerprint;
     }
 
     /// Notes the groups of a partition; returns the event that tells of it.

@@ -71,7 +71,7 @@ use conclave_protocol::claims::Check;
 use conclave_protocol::theory::{Case, Experiment, Given};
 use conclave_protocol::{
     Asking, Channels, Charge, Ctx, Effect, Entry, Input, InputOf, Links, Model, NodeId, NodeSet,
-    Property, Protocol, Setup, Topology, Unfit, Whole,
+    Property, Protocol, Setup, Topology, Unfit, Whole, fingerprint,
 };
 use serde::{Deserialize, Serialize};
 
@@ -81,7 +81,7 @@ use super::app::{self, App};
 use super::support::Wrapper;
 use super::support::inside::Inside;
 use super::support::reports::{self, Reports};
-use super::{GlobalState, Notice, Request, Share, Sid};
+use super::{GlobalState, Notice, Request, Share, Sid, in_this_order};
 use crate::snapshot;
 
 /// The state of a node, around an application.
@@ -210,6 +210,14 @@ impl<P: Protocol> Wrapper for ChandyLamport<P> {
     }
 }
 
+impl<P: Protocol> Recording<P> {
+    /// Tells what was on its way from a node.
+    fn tell_content(&self, from: NodeId, ctx: &mut Ctx<ChandyLamport<P>>) {
+        let content = self.share.channels.get(&from).map_or(&[][..], Vec::as_slice);
+        ctx.notify(Notice::Closed(self.share.sid, from, in_this_order(content)));
+    }
+}
+
 impl<P: Protocol> ChandyLamport<P> {
     /// The node goes on with this as its application, and abandons snapshots that are under way.
     pub(super) fn resume(&mut self, app: Inside<P>) {
@@ -236,8 +244,14 @@ impl<P: Protocol> ChandyLamport<P> {
             let outgoing = ctx.neighbors().filter(|to| Some(*to) != spared);
             ctx.multicast(outgoing, Msg::Marker(sid));
         }
-        let incoming = ctx.topology.sources(ctx.me).filter(|_| !naive);
-        let open = incoming.collect();
+        let incoming = ctx.topology.sources(ctx.me);
+        let mut open = NodeSet::new();
+        if naive {
+            let me = ctx.me;
+            incoming.for_each(|from| ctx.notify(Notice::Known(sid, [from, me], 0)));
+        } else {
+            open.extend(incoming);
+        }
         self.recording.insert(sid, Recording { share: self.app.share(sid), open });
         if let Some(from) = told.filter(|_| ctx.config.collects) {
             self.reports.heard(sid, from, ctx);
@@ -262,10 +276,10 @@ impl<P: Protocol> ChandyLamport<P> {
     fn close(&mut self, sid: Sid, from: NodeId, ctx: &mut Ctx<Self>) {
         let recording = self.recording.get_mut(&sid).expect("its state is recorded");
         if recording.open.remove(from) {
-            ctx.notify(Notice::Closed(sid, from));
+            recording.tell_content(from, ctx);
             if ctx.config.is(Mutation::OneMarker) {
                 let others = std::mem::take(&mut recording.open);
-                others.iter().for_each(|other| ctx.notify(Notice::Closed(sid, other)));
+                others.iter().for_each(|other| recording.tell_content(other, ctx));
             }
             self.finish_if_closed(sid, ctx);
         }
@@ -352,6 +366,7 @@ fn collected(given: &Given) -> Vec<Experiment> {
 const ALL: &[Property] = &[Property::Cut, Property::Sum, Property::Done, Property::Conserved];
 const COLLECTED: &[Property] =
     &[Property::Cut, Property::Sum, Property::Done, Property::Conserved, Property::Collected];
+const CHANNELS: &[Property] = &[Property::Channels];
 const CUT: &[Property] = &[Property::Cut];
 const SUM: &[Property] = &[Property::Sum];
 const DONE: &[Property] = &[Property::Done];
@@ -375,6 +390,7 @@ pub static PLAIN: Entry<ChandyLamport<App>> =
         .model(Model { links: Links::Directed, ..Model::FIFO })
         .holds(&[
             Property::Cut,
+            Property::Channels,
             Property::Sum,
             Property::Done,
             Property::Conserved,
@@ -384,6 +400,8 @@ pub static PLAIN: Entry<ChandyLamport<App>> =
         .shows(snapshot::shown)
         .claims(&[
             Check::new(2, ALL).set(ONE),
+            Check::new(2, CHANNELS).set(ONE),
+            Check::new(3, CHANNELS).set(ONE).clients(0, 1),
             Check::new(3, ALL).set(ONE).clients(0, 1),
             Check::new(3, ALL).set(ONE).shape("ring").clients(0, 1),
             Check::new(2, KEPT).set(SECTION),
@@ -401,6 +419,7 @@ pub static COLLECT: Entry<ChandyLamport<App>> = PLAIN
     .summary("each node reports its part to the one that started the snapshot")
     .holds(&[
         Property::Cut,
+        Property::Channels,
         Property::Sum,
         Property::Done,
         Property::Conserved,
@@ -410,6 +429,7 @@ pub static COLLECT: Entry<ChandyLamport<App>> = PLAIN
     .config(|setup| Ok(config(setup)?.collecting()))
     .claims(&[
         Check::new(2, COLLECTED).set(ONE),
+        Check::new(2, CHANNELS).set(ONE),
         Check::new(3, COLLECTED).set(ONE).shape("ring").clients(0, 1),
         Check::new(3, COLLECTED).set(NO_COINS).clients(0, 1),
         Check::new(2, KEPT).set(SECTION).clients(0, 1),
@@ -425,11 +445,13 @@ pub static UNORDERED: Entry<ChandyLamport<App>> = PLAIN
     .fails(&[
         (Property::Cut, "p0 records, sends its marker and pays p1; the coin overtakes the marker"),
         (Property::Sum, "a marker overtakes a coin, which is then on its way and in no part"),
+        (Property::Channels, "a marker overtakes a coin, and closes the channel that it is on"),
     ])
     .claims(&[
         Check::new(2, &[Property::Done, Property::Conserved]).set(ONE),
         Check::new(2, CUT).set(ONE).fails(3),
         Check::new(2, SUM).set(ONE).fails(4),
+        Check::new(2, CHANNELS).set(ONE).fails(3),
     ]);
 
 /// Several snapshots at once, each for itself.
@@ -440,6 +462,7 @@ pub static CONCURRENT: Entry<ChandyLamport<App>> = PLAIN
     .claims(&[
         Check::new(2, ALL).set(ONE),
         Check::new(2, ALL).set(NO_COINS).requests(2),
+        Check::new(2, CHANNELS).set(ONE).requests(2),
         Check::new(3, ALL).set(NO_COINS).shape("ring"),
         Check::new(2, KEPT).set(SECTION).clients(0, 1),
     ])
@@ -501,8 +524,14 @@ pub static ONE_MARKER: Entry<ChandyLamport<App>> = PLAIN
         Property::Sum,
     )
     .holds(&[Property::Cut, Property::Done, Property::Conserved])
+    .fails(&[(
+        Property::Channels,
+        "p0's marker closes the channel from p2 as well, and p2 pays p1",
+    )])
     .config(|setup| Ok(config(setup)?.spoilt(Mutation::OneMarker)))
     .claims(&[
+        Check::new(3, CHANNELS).set(ONE).clients(0, 1).fails(3),
+        Check::new(3, CHANNELS).set(ONE).shape("star").clients(0, 1).fails(4),
         Check::new(3, SUM).set(ONE).clients(0, 1).fails(5),
         Check::new(3, SUM).set(ONE).shape("star").clients(0, 1).fails(5),
         Check::new(3, KEEPS).set(NO_COINS).clients(0, 1),
@@ -520,12 +549,14 @@ pub static NAIVE: Entry<ChandyLamport<App>> = PLAIN
     .holds(&[Property::Conserved])
     .fails(&[
         (Property::Sum, "p1 pays p0, and both record before the coin arrives: it is in no part"),
+        (Property::Channels, "p1 pays p0, which records nothing of the channel"),
         (Property::Done, "there is no marker on the channels that do not come from the initiator"),
     ])
     .config(|setup| Ok(config(setup)?.naive()))
     .claims(&[
         Check::new(3, CUT).set(ONE).clients(0, 1).fails(4),
         Check::new(2, SUM).set(ONE).fails(3),
+        Check::new(2, CHANNELS).set(ONE).fails(2),
         Check::new(2, DONE).set(ONE).fails(8),
         Check::new(2, CONSERVED).set(ONE),
     ]);

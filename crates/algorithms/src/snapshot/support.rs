@@ -58,6 +58,10 @@ macro_rules! forwards {
             <Self as Wrapper>::carried(msg).is_some_and(<Self as Wrapper>::App::is_app)
         }
 
+        fn fingerprint(msg: &Self::Msg) -> u32 {
+            <Self as Wrapper>::carried(msg).map_or(0, fingerprint)
+        }
+
         const FACTS: bool = <<Self as Wrapper>::App as Protocol>::FACTS;
 
         fn facts(whole: &Whole<'_, Self>) -> u64 {

@@ -14,7 +14,8 @@ use conclave_sim::{
 use crate::any::{Any, Snapper, Values};
 use crate::support::{T, at, random_spec, simulate, topology};
 
-const SNAPSHOT: [Property; 4] = [Property::Cut, Property::Sum, Property::Done, Property::Conserved];
+const SNAPSHOT: [Property; 5] =
+    [Property::Cut, Property::Channels, Property::Sum, Property::Done, Property::Conserved];
 
 /// Takes snapshots of an algorithm of the catalogue: each is consistent, and the algorithm keeps
 /// what it promises. Returns in how many runs a snapshot was taken.
@@ -37,6 +38,7 @@ fn wrapped(entry: &dyn Algorithm) -> u32 {
         }
         taken += 1;
         assert_eq!(verdict(Property::Cut), Verdict::Held, "{} seed={seed}", info.id);
+        assert_eq!(verdict(Property::Channels), Verdict::Held, "{} seed={seed}", info.id);
         let inner = info.holds.iter().copied();
         for property in inner.chain([Property::Done]) {
             let verdict = verdict(property);
@@ -169,7 +171,8 @@ fn without_a_snapshot_nothing_is_said_of_snapshots() {
     let spec = bank(Topology::complete(3), &[]);
     let verdicts = verdicts(&spec, &simulate(entry(), &spec));
     let vacuous = |property| matches!(&verdicts[&property], Verdict::Vacuous { .. });
-    assert!(vacuous(Property::Cut) && vacuous(Property::Sum) && vacuous(Property::Done));
+    let about_snapshots = [Property::Cut, Property::Channels, Property::Sum, Property::Done];
+    assert!(about_snapshots.into_iter().all(vacuous), "{verdicts:?}");
     assert_eq!(verdicts[&Property::Conserved], Verdict::Held);
 }
 

@@ -172,7 +172,7 @@ impl<'a> Worker<'a> {
                 first_send,
                 sends: u8::try_from(sent.len()).expect("a step sends fewer than 256 messages"),
                 twice,
-                touches: keeps && !step.marks.is_empty() || step.pending > 0,
+                touches: keeps && step.is_seen() || step.pending > 0,
                 tells: !step.marks.is_empty() || watch.suspects || remembers || watch.facts,
             });
         }

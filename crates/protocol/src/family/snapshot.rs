@@ -3,13 +3,19 @@
 //! A node notes when it records its state, when a channel's content is known and when its part is
 //! finished. Which snapshots a node has recorded for goes with each message of the application; so
 //! whether a cut is consistent is judged from the messages themselves.
+//!
+//! So is what is recorded of channels. Each message of the application has a fingerprint, and those
+//! sent inside a cut and received outside are added up, whatever the algorithm makes of them; it
+//! notes the fingerprints of what it has recorded, added up likewise.
 
 mod restored;
 mod resumed;
 
 use std::time::Duration;
 
-use super::{About, Family, Fault, Law, NoteKind, Now, PLAIN, Promise, Says, Tempo, Watch};
+use super::{
+    About, Family, Fault, Law, NoteKind, Now, PLAIN, Passage, Promise, Says, Tempo, Traffic, Watch,
+};
 use crate::{NodeId, Note, Observation, Property};
 
 /// Snapshots.
@@ -31,7 +37,8 @@ pub const OWNS: u8 = 0;
 pub const STARTS: u8 = 1;
 /// The node records its state.
 pub const RECORDS: u8 = 2;
-/// What was on its way from a node is known.
+/// The marker on the channel from a node has come; the value says what was on its way there, as
+/// [`in_order`] has it, or is 0 if that is not known by this.
 pub const CLOSES: u8 = 3;
 /// The node's part is finished; the value is what state and channels hold.
 pub const HOLDS: u8 = 4;
@@ -52,6 +59,34 @@ pub const RESUMES: u8 = 11;
 
 pub use self::resumed::{INITIAL, PRINT};
 
+/// What was on its way from a node to another is known: the upper half of the value is the other
+/// node, the lower half what it was, as [`in_any_order`] has it.
+pub const KNOWS: u8 = 12;
+
+/// What messages with these fingerprints in this order come to; never 0.
+pub fn in_order(fingerprints: impl Iterator<Item = u32>) -> u64 {
+    fingerprints.fold(EMPTY, behind)
+}
+
+/// The same in whatever order.
+pub fn in_any_order(fingerprints: impl Iterator<Item = u32>) -> u32 {
+    fingerprints.fold(0, u32::wrapping_add)
+}
+
+/// What no messages come to: their sum in the upper half, their order in the lower one.
+const EMPTY: u64 = 1;
+
+/// What they come to with one more behind them.
+fn behind(messages: u64, fingerprint: u32) -> u64 {
+    let sum = sum_of(messages).wrapping_add(fingerprint);
+    let order = (messages as u32).wrapping_mul(0x0100_0193) ^ fingerprint;
+    u64::from(sum) << 32 | u64::from(order.max(1))
+}
+
+fn sum_of(messages: u64) -> u32 {
+    (messages >> 32) as u32
+}
+
 const NOTES: &[NoteKind] = &[
     NoteKind { name: "owns", words: |note| format!("owns {}", note.value) },
     NoteKind { name: "starts", words: |_| "starts a snapshot".to_owned() },
@@ -68,6 +103,13 @@ const NOTES: &[NoteKind] = &[
     NoteKind { name: "restored", words: |_| "RESTORED".to_owned() },
     NoteKind { name: "saves", words: |note| format!("saves {}", part(note)) },
     NoteKind { name: "resumes", words: |note| format!("GOES BACK to {}", part(note)) },
+    NoteKind {
+        name: "knows",
+        words: |note| {
+            let to = NodeId((note.value >> 32) as u32);
+            format!("knows channel {} to {to} #{}", note.who, note.number)
+        },
+    },
 ];
 
 fn part(note: &Note) -> String {
@@ -95,6 +137,18 @@ const PROMISES: &[Promise] = &[
     Promise {
         about: SNAPSHOTS,
         ..Promise::new(Property::Cut, Says::Always(Law { broken: torn, words: torn_in_words }))
+    },
+    Promise {
+        about: Some((
+            |mark| noted(mark, CLOSES).or_else(|| noted(mark, KNOWS)).is_some(),
+            "nothing is recorded of any channel",
+        )),
+        traffic: true,
+        usual: false,
+        ..Promise::new(
+            Property::Channels,
+            Says::Always(Law { broken: mistaken, words: mistaken_in_words }),
+        )
     },
     Promise {
         about: Some((
@@ -179,7 +233,7 @@ fn noted(mark: &Observation, kind: u8) -> Option<&Note> {
 
 /// Of each node the snapshots that it has recorded for, ascending, and then perhaps what it is
 /// [restored](restored) to or [goes back](resumed) to, and a breach. Of the system what all own, how many nodes have said so and
-/// which, and then its [`Snapshot`]s.
+/// which, then its [`Snapshot`]s, and then perhaps which channel was recorded wrongly.
 static WATCH: Watch = Watch {
     see: |words, _, mark| {
         if let Some(note) = noted(mark, RECORDS)
@@ -232,6 +286,7 @@ static WATCH: Watch = Watch {
         }
     },
     forgets: false,
+    traffic: Some(Traffic { sent, received, about, told }),
 };
 
 /// A node owns so much. One that comes back after a crash may say so again: that is nothing new.
@@ -339,6 +394,119 @@ fn torn_in_words(now: &dyn Now, fault: Fault) -> String {
     )
 }
 
+/// What is remembered of a channel, in words: what is on its way there, and then of each snapshot
+/// three: its number, what was sent inside its cut and received outside less what is on its way now,
+/// and of this what has arrived, as [`in_order`] has it.
+///
+/// The first two are sums of fingerprints. When neither end has recorded, what is on its way is what
+/// would be sent inside and received outside; after that the two differ by what is sent outside, and
+/// by what arrives outside.
+fn snapshot_of(channel: &mut Vec<u64>, number: u64) -> &mut [u64] {
+    if channel.is_empty() {
+        channel.push(0);
+    }
+    let known = channel[1..].chunks_exact(3).position(|it| it[0] & !KNOWN == number);
+    let place = known.map_or(channel.len(), |known| 1 + 3 * known);
+    if known.is_none() {
+        channel.extend([number, 0, EMPTY]);
+    }
+    &mut channel[place..place + 3]
+}
+
+/// The mark of the number of a snapshot for which it has been said what the channel held.
+const KNOWN: u64 = 1 << 63;
+
+fn sent(channel: &mut Vec<u64>, system: &mut Vec<u64>, message: &Passage<'_>) {
+    let fingerprint = u64::from(message.fingerprint);
+    for &number in message.carried {
+        let it = snapshot_of(channel, number);
+        if it[0] & KNOWN == 0 {
+            it[1] = it[1].wrapping_sub(fingerprint);
+        }
+    }
+    if channel.is_empty() {
+        channel.push(0);
+    }
+    channel[0] = channel[0].wrapping_add(fingerprint);
+    // It belongs to what the channel holds, of which something has been said already.
+    let too_early =
+        |it: &&[u64]| it[0] & KNOWN != 0 && !message.carried.contains(&(it[0] & !KNOWN));
+    if let Some(it) = channel[1..].chunks_exact(3).find(too_early) {
+        note_mistake(system, message.channel, it[0] & !KNOWN);
+    }
+}
+
+fn received(channel: &mut Vec<u64>, _: &mut Vec<u64>, message: &Passage<'_>) {
+    let fingerprint = u64::from(message.fingerprint);
+    let recorded = message.receiver.iter().filter(|word| **word & BREACH == 0);
+    let outside = message.carried.iter().filter(|it| !message.receiver.contains(it));
+    for &number in recorded.chain(outside) {
+        let it = snapshot_of(channel, number);
+        if it[0] & KNOWN == 0 {
+            it[1] = it[1].wrapping_add(fingerprint);
+            if !message.carried.contains(&number) {
+                it[2] = behind(it[2], message.fingerprint);
+            }
+        }
+    }
+    if let Some(on_its_way) = channel.first_mut() {
+        *on_its_way = on_its_way.wrapping_sub(fingerprint);
+    }
+}
+
+/// Which channel a note says the content of.
+fn about(node: NodeId, mark: &Observation) -> Option<(NodeId, NodeId)> {
+    match mark {
+        Observation::Note(note) if note.kind == CLOSES && note.value != 0 => Some((note.who, node)),
+        Observation::Note(note) if note.kind == KNOWS => {
+            Some((note.who, NodeId((note.value >> 32) as u32)))
+        }
+        _ => None,
+    }
+}
+
+fn told(channel: &mut Vec<u64>, system: &mut Vec<u64>, ends: (NodeId, NodeId), mark: &Observation) {
+    let Observation::Note(note) = mark else { return };
+    let number = u64::from(note.number);
+    let on_its_way = channel.first().copied().unwrap_or(0);
+    let it = snapshot_of(channel, number);
+    let held = on_its_way.wrapping_add(it[1]) as u32;
+    let said = if note.kind == CLOSES { sum_of(note.value) } else { note.value as u32 };
+    // Of messages that have all arrived it is known in which order they did, which is the order in
+    // which they were sent where channels keep it.
+    let arrived = sum_of(it[2]) == held;
+    let disordered = note.kind == CLOSES && arrived && note.value != it[2];
+    if it[0] & KNOWN != 0 || said != held || disordered {
+        note_mistake(system, ends, number);
+    }
+    it.copy_from_slice(&[number | KNOWN, 0, 0]);
+}
+
+fn note_mistake(system: &mut Vec<u64>, (from, to): (NodeId, NodeId), number: u64) {
+    if system.len() < SNAPSHOTS_FROM {
+        system.resize(SNAPSHOTS_FROM, 0);
+    }
+    if system[1] == 0 {
+        system[1] = number << 48 | u64::from(from.0) << 24 | u64::from(to.0);
+    }
+}
+
+/// Something else was recorded of a channel than was sent inside the cut and received outside.
+fn mistaken(now: &dyn Now) -> Option<Fault> {
+    let word = now.history().get(1).copied().filter(|word| *word != 0)?;
+    let node = |word: u64| NodeId((word & 0xff_ffff) as u32);
+    Some(Fault { nodes: [node(word >> 24), node(word)], numbers: [word >> 48, 0] })
+}
+
+fn mistaken_in_words(now: &dyn Now, fault: Fault) -> String {
+    let ([from, to], [number, _]) = (fault.nodes, fault.numbers);
+    let name = Snapshot::of(now.history(), number).name(now);
+    format!(
+        "{name} has something else on the channel from {from} to {to} than was sent inside the \
+         cut and received outside"
+    )
+}
+
 /// The parts of a snapshot do not add up to what there is.
 fn odd(now: &dyn Now) -> Option<Fault> {
     let history = now.history();
@@ -439,5 +607,111 @@ mod tests {
         (WATCH.arrives)(&mut receiver, NodeId(0), &(WATCH.carries)(&sender));
         assert_eq!(breach(&receiver), Some((NodeId(0), 1)));
         assert_eq!((WATCH.carries)(&receiver), [3]);
+    }
+
+    /// Sends and receives messages on the channel from p0 to p1, as drivers tell of them.
+    #[derive(Default)]
+    struct Wire {
+        channel: Vec<u64>,
+        system: Vec<u64>,
+        ends: [Vec<u64>; 2],
+        under_way: Vec<(u32, Vec<u64>)>,
+    }
+
+    impl Wire {
+        const ENDS: (NodeId, NodeId) = (NodeId(0), NodeId(1));
+
+        fn send(&mut self, fingerprint: u32) {
+            let carried = (WATCH.carries)(&self.ends[0]);
+            let channel = Self::ENDS;
+            let passage = Passage { channel, fingerprint, carried: &carried, receiver: &[] };
+            sent(&mut self.channel, &mut self.system, &passage);
+            self.under_way.push((fingerprint, carried));
+        }
+
+        /// The message at this place arrives.
+        fn arrive(&mut self, place: usize) {
+            let (fingerprint, carried) = self.under_way.remove(place);
+            let (channel, receiver) = (Self::ENDS, &self.ends[1]);
+            let passage = Passage { channel, fingerprint, carried: &carried, receiver };
+            received(&mut self.channel, &mut self.system, &passage);
+        }
+
+        fn record(&mut self, end: usize) {
+            (WATCH.see)(&mut self.ends[end], NodeId(end as u32), &note(RECORDS, 3, 0));
+        }
+
+        /// Whether it is right that the channel held these.
+        fn held(&mut self, messages: &[u32]) -> bool {
+            self.say(CLOSES, in_order(messages.iter().copied()))
+        }
+
+        fn say(&mut self, kind: u8, value: u64) -> bool {
+            let mark = note(kind, 3, value);
+            let ends = about(NodeId(1), &mark).expect("it is about a channel");
+            assert_eq!(ends, Self::ENDS);
+            told(&mut self.channel, &mut self.system, ends, &mark);
+            self.system.get(1).is_none_or(|word| *word == 0)
+        }
+    }
+
+    #[test]
+    fn a_channel_holds_what_was_sent_inside_and_received_outside_in_order() {
+        let recorded = || {
+            let mut wire = Wire::default();
+            [5, 6, 7].into_iter().for_each(|it| wire.send(it));
+            wire.arrive(0);
+            wire.record(1);
+            wire.arrive(0);
+            wire.send(8);
+            wire.record(0);
+            wire.send(9);
+            wire.arrive(0);
+            wire.arrive(0);
+            wire
+        };
+        assert!(recorded().held(&[6, 7, 8]));
+        for wrong in [&[6, 7][..], &[6, 7, 8, 9], &[7, 6, 8], &[5, 6, 7, 8], &[]] {
+            assert!(!recorded().held(wrong), "{wrong:?}");
+        }
+        // Whoever does not know of an order does not say one.
+        let sum = |messages: &[u32]| u64::from(in_any_order(messages.iter().copied()));
+        assert!(recorded().say(KNOWS, 1 << 32 | sum(&[8, 6, 7])));
+        assert!(!recorded().say(KNOWS, 1 << 32 | sum(&[8, 6])));
+    }
+
+    #[test]
+    fn what_is_still_on_its_way_counts_when_it_is_reported_before_it_arrives() {
+        let mut wire = Wire::default();
+        wire.record(1);
+        wire.send(5);
+        wire.send(6);
+        wire.record(0);
+        wire.arrive(1);
+        assert!(wire.say(KNOWS, 1 << 32 | 11));
+        wire.arrive(0);
+        assert!(mistake(&wire.system).is_none());
+        assert!(!wire.say(KNOWS, 1 << 32 | 11), "twice is once too often");
+    }
+
+    #[test]
+    fn a_channel_is_closed_too_early_if_more_is_sent_inside() {
+        let mut wire = Wire::default();
+        wire.record(1);
+        assert!(wire.held(&[]));
+        wire.send(5);
+        assert_eq!(mistake(&wire.system), Some([NodeId(0), NodeId(1)]));
+        let mut wire = Wire::default();
+        wire.record(1);
+        assert!(wire.held(&[]));
+        wire.record(0);
+        wire.send(5);
+        wire.arrive(0);
+        assert_eq!(mistake(&wire.system), None);
+    }
+
+    fn mistake(system: &[u64]) -> Option<[NodeId; 2]> {
+        let word = system.get(1).copied().filter(|word| *word != 0)?;
+        Some([NodeId((word >> 24 & 0xff_ffff) as u32), NodeId((word & 0xff_ffff) as u32)])
     }
 }

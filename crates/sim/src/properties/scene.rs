@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use conclave_protocol::{NodeId, Now, Observation, Those, Time, VectorClock, Watch};
+use conclave_protocol::{
+    NodeId, Now, Observation, Passage, Those, Time, Traffic, VectorClock, Watch,
+};
 
 use crate::{Event, Record, Trace};
 
@@ -23,16 +25,25 @@ pub(super) struct Scene<'a> {
     groups: Option<&'a [u32]>,
     suspects: BTreeMap<NodeId, BTreeMap<NodeId, Time>>,
     facts: Option<u64>,
-    memory: Option<Memory>,
+    memory: Option<Memory<'a>>,
 }
 
+/// What the family remembers of each channel.
+type Channels = BTreeMap<(NodeId, NodeId), Vec<u64>>;
+
 /// What the family remembers of the run.
-struct Memory {
+struct Memory<'a> {
     watch: &'static Watch,
     nodes: Vec<Vec<u64>>,
     system: Vec<u64>,
     /// What goes with each message of the application.
     carried: BTreeMap<u32, Vec<u64>>,
+    /// Of each channel, if a property is about what passes there.
+    channels: Option<(&'static Traffic, Channels)>,
+    /// By the numbers of messages.
+    fingerprints: &'a [u32],
+    /// Whether there was a message without one.
+    unknown: bool,
     /// Who is in the step that such a message caused, who sent that, and its number.
     using: Option<(NodeId, NodeId, u32)>,
 }
@@ -52,13 +63,17 @@ impl<'a> Scene<'a> {
         places: u32,
         ordered: bool,
         watch: Option<&'static Watch>,
+        traffic: bool,
     ) -> Self {
         let nodes = trace.nodes as usize;
-        let memory = |watch| Memory {
+        let memory = |watch: &'static Watch| Memory {
             watch,
             nodes: vec![Vec::new(); nodes],
             system: Vec::new(),
             carried: BTreeMap::new(),
+            channels: watch.traffic.as_ref().filter(|_| traffic).map(|it| (it, BTreeMap::new())),
+            fingerprints: &trace.fingerprints,
+            unknown: false,
             using: None,
         };
         let order = || Order {
@@ -155,19 +170,34 @@ impl<'a> Scene<'a> {
         self.memory.as_mut().is_some_and(Memory::end_step)
     }
 
+    /// Whether it is known of every message of the application what it says.
+    pub(super) fn knows_messages(&self) -> bool {
+        self.memory.as_ref().is_none_or(|memory| !memory.unknown)
+    }
+
     /// Whether facts were recorded.
     pub(super) fn has_facts(&self) -> bool {
         self.facts.is_some()
     }
 }
 
-impl Memory {
+impl Memory<'_> {
     fn see(&mut self, node: NodeId, event: Event) -> bool {
         let words = &mut self.nodes[node.index()];
         match event {
-            Event::Send { serial, control: false, .. } => {
-                self.carried.insert(serial, (self.watch.carries)(words));
-                false
+            Event::Send { to, serial, control: false, .. } => {
+                let carried = (self.watch.carries)(words);
+                let fingerprint = self.fingerprint(serial);
+                self.unknown |= fingerprint == 0;
+                if let Some((traffic, channels)) = &mut self.channels {
+                    let channel = (node, to);
+                    let passage =
+                        Passage { channel, fingerprint, carried: &carried, receiver: &[] };
+                    let words = channels.entry(channel).or_default();
+                    (traffic.sent)(words, &mut self.system, &passage);
+                }
+                self.carried.insert(serial, carried);
+                self.channels.is_some()
             }
             Event::Deliver { from, serial, .. } => {
                 self.using = self.carried.contains_key(&serial).then_some((node, from, serial));
@@ -176,6 +206,12 @@ impl Memory {
             Event::Notice(mark) => {
                 (self.watch.see)(words, node, &mark);
                 (self.watch.see_all)(&mut self.system, node, &mark);
+                if let Some((traffic, channels)) = &mut self.channels
+                    && let Some(channel) = (traffic.about)(node, &mark)
+                {
+                    let words = channels.entry(channel).or_default();
+                    (traffic.told)(words, &mut self.system, channel, &mark);
+                }
                 true
             }
             Event::Crash if self.watch.forgets => {
@@ -188,8 +224,18 @@ impl Memory {
 
     fn end_step(&mut self) -> bool {
         let Some((node, from, serial)) = self.using.take() else { return false };
-        (self.watch.arrives)(&mut self.nodes[node.index()], from, &self.carried[&serial]);
+        let (carried, fingerprint) = (&self.carried[&serial], self.fingerprint(serial));
+        (self.watch.arrives)(&mut self.nodes[node.index()], from, carried);
+        if let Some((traffic, channels)) = &mut self.channels {
+            let (channel, receiver) = ((from, node), &self.nodes[node.index()]);
+            let passage = Passage { channel, fingerprint, carried, receiver };
+            (traffic.received)(channels.entry(channel).or_default(), &mut self.system, &passage);
+        }
         true
+    }
+
+    fn fingerprint(&self, serial: u32) -> u32 {
+        self.fingerprints.get(serial as usize).copied().unwrap_or(0)
     }
 }
 

@@ -56,9 +56,10 @@ impl<'a> Survey<'a> {
             Case { promise, found: None, since: None, about, changed: false }
         };
         let watch = properties.iter().find_map(|property| Family::watch_of(*property));
+        let traffic = properties.iter().any(|property| Promise::of(*property).traffic);
         let mut survey = Self {
             trace,
-            scene: Scene::new(trace, places, ordered, watch),
+            scene: Scene::new(trace, places, ordered, watch, traffic),
             cases: properties.iter().map(case).collect(),
             ordered,
             disturbed: Time::ZERO,
@@ -155,6 +156,9 @@ impl<'a> Survey<'a> {
         }
         if promise.facts && !self.scene.has_facts() {
             return open("the trace does not say what is true of the whole system");
+        }
+        if promise.traffic && case.about && !self.scene.knows_messages() {
+            return open("the trace does not say what is in the messages of the application");
         }
         // Decisions that come to an end say nothing about those that could have followed.
         let patience = if self.trace.end == End::Decisions { Duration::MAX } else { patience };

@@ -114,7 +114,11 @@ fn a_marker_is_passed_on_to_all_its_sender_included() {
     let mut bench = Bench::complete(&PLAIN, 3);
     let heard = bench.at(1).message(0, Msg::Marker(SID));
     assert_eq!(sent(&heard), [(0, Msg::Marker(SID)), (2, Msg::Marker(SID))]);
-    assert!(heard.contains(&Effect::Notify(Notice::Closed(SID, NodeId(0)))));
+    assert!(heard.contains(&Effect::Notify(Notice::Closed(
+        SID,
+        NodeId(0),
+        in_this_order::<app::Msg>(&[])
+    ))));
     let mut naive = Bench::complete(&NAIVE, 3);
     assert_eq!(sent(&naive.at(1).message(0, Msg::Marker(SID))), []);
 }
