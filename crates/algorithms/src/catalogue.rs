@@ -113,6 +113,13 @@ pub static ALL: &[&dyn Algorithm] = &[
     &snapshot::chandy_lamport::LATE_MARKERS,
     &snapshot::chandy_lamport::ONE_MARKER,
     &snapshot::chandy_lamport::NAIVE,
+    &snapshot::lai_yang::PLAIN,
+    &snapshot::lai_yang::DELIVER_FIRST,
+    &snapshot::mattern::PLAIN,
+    &snapshot::mattern::UNAWAITED,
+    &snapshot::mattern::HASTY,
+    &snapshot::mattern_vector::PLAIN,
+    &snapshot::mattern_vector::UNANSWERED,
     // Coming back after a crash.
     &snapshot::checkpoint_restart::PLAIN,
     &snapshot::checkpoint_restart::MIXED,

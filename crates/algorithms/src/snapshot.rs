@@ -10,7 +10,10 @@ pub mod chandy_lamport;
 pub mod checkpoint_restart;
 pub mod consistent_cut;
 pub mod diffusing;
+pub mod lai_yang;
 pub mod lattice;
+pub mod mattern;
+pub mod mattern_vector;
 pub mod objects;
 pub mod producer_consumer;
 pub mod publishing;
@@ -72,12 +75,14 @@ pub enum Notice<P: Protocol> {
     /// The node has recorded its state.
     Recorded(Sid),
     /// The marker from this node has come, and with it is known [what](in_this_order) was on its way
-    /// from there.
+    /// from there; 0 if that is not.
     Closed(Sid, NodeId, u64),
     /// [What](in_whatever_order) was on its way from the first node to the second is known otherwise.
     Known(Sid, [NodeId; 2], u32),
     /// The node's part of the snapshot is finished, and what it holds, where that adds up.
     Finished(Box<Share<P>>, u64),
+    /// The part of another node, or of this one, is finished where the snapshot was started, likewise.
+    Gathered(NodeId, Box<Share<P>>, u64),
     /// All parts of a snapshot are here, where it was started, and what they hold.
     Collected(Box<GlobalState<P>>, u64),
     /// What has become of the node in a crash.
@@ -131,6 +136,11 @@ impl<P: Protocol<Msg: Display> + Display> Display for GlobalState<P> {
 /// What a notice shows of an application's states: a part of a snapshot, or all of them.
 pub fn shown(node: NodeId, notice: &mut Written<'_>) -> Option<String> {
     match conclave_protocol::read::<Notice<App>>(notice)? {
+        Notice::Gathered(node, share, _) => {
+            let sid = share.sid;
+            let part = GlobalState { sid, shares: BTreeMap::from([(node, *share)]) };
+            Some(format!("part of #{}: {part}", sid.0))
+        }
         Notice::Finished(share, _) => {
             let sid = share.sid;
             let part = GlobalState { sid, shares: BTreeMap::from([(node, *share)]) };
@@ -174,6 +184,9 @@ impl<P: Protocol> Observable for Notice<P> {
                 Note { who: *from, value, ..note(KNOWS, *sid) }
             }
             Self::Finished(share, value) => Note { value: *value, ..note(HOLDS, share.sid) },
+            Self::Gathered(who, share, value) => {
+                Note { who: *who, value: *value, ..note(HOLDS, share.sid) }
+            }
             Self::Collected(whole, value) => Note { value: *value, ..note(COLLECTS, whole.sid) },
             Self::Recovery(recovery) => return recovery.observation(),
             Self::App(notice) => return notice.observation(),

@@ -1,6 +1,8 @@
 //! What wrappers around an application have in common.
 
+pub mod counting;
 pub mod inside;
+pub mod outcome;
 pub mod reports;
 
 use conclave_protocol::{Ctx, InputOf, Protocol, Whole};

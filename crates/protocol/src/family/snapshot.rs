@@ -93,7 +93,10 @@ const NOTES: &[NoteKind] = &[
     NoteKind { name: "records", words: |note| format!("RECORDS #{}", note.number) },
     NoteKind {
         name: "closes",
-        words: |note| format!("channel from {} done #{}", note.who, note.number),
+        words: |note| match note.value {
+            0 => format!("{} has recorded #{}", note.who, note.number),
+            _ => format!("channel from {} done #{}", note.who, note.number),
+        },
     },
     NoteKind { name: "holds", words: holds },
     NoteKind { name: "collects", words: collects },
@@ -413,12 +416,17 @@ fn snapshot_of(channel: &mut Vec<u64>, number: u64) -> &mut [u64] {
     &mut channel[place..place + 3]
 }
 
+/// The snapshots that a node has recorded for, of all its words.
+fn numbers(words: &[u64]) -> impl Iterator<Item = u64> {
+    words.iter().copied().filter(|word| *word <= u64::from(u16::MAX))
+}
+
 /// The mark of the number of a snapshot for which it has been said what the channel held.
 const KNOWN: u64 = 1 << 63;
 
 fn sent(channel: &mut Vec<u64>, system: &mut Vec<u64>, message: &Passage<'_>) {
     let fingerprint = u64::from(message.fingerprint);
-    for &number in message.carried {
+    for number in numbers(message.carried) {
         let it = snapshot_of(channel, number);
         if it[0] & KNOWN == 0 {
             it[1] = it[1].wrapping_sub(fingerprint);
@@ -438,9 +446,8 @@ fn sent(channel: &mut Vec<u64>, system: &mut Vec<u64>, message: &Passage<'_>) {
 
 fn received(channel: &mut Vec<u64>, _: &mut Vec<u64>, message: &Passage<'_>) {
     let fingerprint = u64::from(message.fingerprint);
-    let recorded = message.receiver.iter().filter(|word| **word & BREACH == 0);
-    let outside = message.carried.iter().filter(|it| !message.receiver.contains(it));
-    for &number in recorded.chain(outside) {
+    let outside = numbers(message.carried).filter(|it| !message.receiver.contains(it));
+    for number in numbers(message.receiver).chain(outside) {
         let it = snapshot_of(channel, number);
         if it[0] & KNOWN == 0 {
             it[1] = it[1].wrapping_add(fingerprint);
@@ -483,19 +490,28 @@ fn told(channel: &mut Vec<u64>, system: &mut Vec<u64>, ends: (NodeId, NodeId), m
 }
 
 fn note_mistake(system: &mut Vec<u64>, (from, to): (NodeId, NodeId), number: u64) {
-    if system.len() < SNAPSHOTS_FROM {
-        system.resize(SNAPSHOTS_FROM, 0);
+    if system.is_empty() {
+        system.extend([0, 0]);
     }
-    if system[1] == 0 {
-        system[1] = number << 48 | u64::from(from.0) << 24 | u64::from(to.0);
+    if mistake(system).is_none() {
+        system.push(MISTAKE | number << 44 | u64::from(from.0) << 22 | u64::from(to.0));
     }
+}
+
+/// The mark of a word that says which channel was recorded wrongly, and in which snapshot.
+const MISTAKE: u64 = 1 << 63;
+
+fn mistake(system: &[u64]) -> Option<u64> {
+    let behind = system.len().checked_sub(snapshots(system))? % Snapshot::WORDS;
+    system.last().copied().filter(|_| behind == 1)
 }
 
 /// Something else was recorded of a channel than was sent inside the cut and received outside.
 fn mistaken(now: &dyn Now) -> Option<Fault> {
-    let word = now.history().get(1).copied().filter(|word| *word != 0)?;
-    let node = |word: u64| NodeId((word & 0xff_ffff) as u32);
-    Some(Fault { nodes: [node(word >> 24), node(word)], numbers: [word >> 48, 0] })
+    let word = mistake(now.history())?;
+    let node = |word: u64| NodeId((word & 0x3f_ffff) as u32);
+    let number = word >> 44 & u64::from(u16::MAX);
+    Some(Fault { nodes: [node(word >> 22), node(word)], numbers: [number, 0] })
 }
 
 fn mistaken_in_words(now: &dyn Now, fault: Fault) -> String {
@@ -651,7 +667,7 @@ mod tests {
             let ends = about(NodeId(1), &mark).expect("it is about a channel");
             assert_eq!(ends, Self::ENDS);
             told(&mut self.channel, &mut self.system, ends, &mark);
-            self.system.get(1).is_none_or(|word| *word == 0)
+            mistake(&self.system).is_none()
         }
     }
 
@@ -690,7 +706,7 @@ mod tests {
         wire.arrive(1);
         assert!(wire.say(KNOWS, 1 << 32 | 11));
         wire.arrive(0);
-        assert!(mistake(&wire.system).is_none());
+        assert_eq!(wrong(&wire), None);
         assert!(!wire.say(KNOWS, 1 << 32 | 11), "twice is once too often");
     }
 
@@ -700,18 +716,18 @@ mod tests {
         wire.record(1);
         assert!(wire.held(&[]));
         wire.send(5);
-        assert_eq!(mistake(&wire.system), Some([NodeId(0), NodeId(1)]));
+        assert_eq!(wrong(&wire), Some([NodeId(0), NodeId(1)]));
         let mut wire = Wire::default();
         wire.record(1);
         assert!(wire.held(&[]));
         wire.record(0);
         wire.send(5);
         wire.arrive(0);
-        assert_eq!(mistake(&wire.system), None);
+        assert_eq!(wrong(&wire), None);
     }
 
-    fn mistake(system: &[u64]) -> Option<[NodeId; 2]> {
-        let word = system.get(1).copied().filter(|word| *word != 0)?;
-        Some([NodeId((word >> 24 & 0xff_ffff) as u32), NodeId((word & 0xff_ffff) as u32)])
+    fn wrong(wire: &Wire) -> Option<[NodeId; 2]> {
+        let node = |word: u64| NodeId((word & 0x3f_ffff) as u32);
+        mistake(&wire.system).map(|word| [node(word >> 22), node(word)])
     }
 }
