@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
-use conclave_lab::find;
-use conclave_lab::report::{Claim, Judged, Measured, Report, describe, in_units, number};
+use conclave_lab::report::{Claim, Judged, Measured, Report, claim, describe, in_units, number};
 use conclave_lab::theory::fit::{About, Fit};
-use conclave_protocol::Time;
+use conclave_lab::{find, reach};
+use conclave_protocol::{Property, Time};
 use conclave_sim::{End, RunSpec, Tracing, Verdict};
 
 use crate::Terminal;
@@ -88,7 +88,14 @@ fn beside(report: &Report<'_>, measured: &Measured, terminal: &Terminal) -> Stri
 pub fn verdicts(report: &Report<'_>, terminal: &Terminal) -> String {
     let mut text = String::new();
     for judged in &report.judged {
-        text.push_str(&verdict_line(report, judged, terminal));
+        let Judged { property, verdict, claim } = judged;
+        let said = (property.name(), property.meaning());
+        text.push_str(&verdict_line(report, said, verdict, claim, terminal));
+    }
+    if let Some(verdict) = &report.reach {
+        let claim = claim(report.info, Property::Cut);
+        let said = (reach::NAME, reach::MEANING);
+        text.push_str(&verdict_line(report, said, verdict, &claim, terminal));
     }
     if let Some((found, wanted)) = report.superpeers() {
         let (tick, cross) = if terminal.ascii { ("+", "x") } else { ("✓", "✗") };
@@ -125,14 +132,18 @@ pub fn verdicts(report: &Report<'_>, terminal: &Terminal) -> String {
     text
 }
 
-fn verdict_line(report: &Report<'_>, judged: &Judged, terminal: &Terminal) -> String {
-    let Judged { property, verdict, claim } = judged;
+/// What is said of a property, which has a name and a meaning.
+fn verdict_line(
+    report: &Report<'_>,
+    (name, meaning): (&str, &str),
+    verdict: &Verdict,
+    claim: &Claim,
+    terminal: &Terminal,
+) -> String {
     let (tick, cross) = if terminal.ascii { ("+", "x") } else { ("✓", "✗") };
     let unit = report.spec.setup.delay;
     let (mark, word, said) = match verdict {
-        Verdict::Held => {
-            (paint(GOOD, tick), paint(GOOD, "held    "), property.meaning().to_owned())
-        }
+        Verdict::Held => (paint(GOOD, tick), paint(GOOD, "held    "), meaning.to_owned()),
         Verdict::Violated { record, why } => {
             let at = report.outcome.trace.records.get(*record).map_or(String::new(), |event| {
                 format!(" (event {record}, at {} T)", in_units(event.at - Time::ZERO, unit))
@@ -153,7 +164,7 @@ fn verdict_line(report: &Report<'_>, judged: &Judged, terminal: &Terminal) -> St
         (false, Claim::Spoilt) => " (this time; it is spoilt)".to_owned(),
         (_, Claim::Promised) => String::new(),
     };
-    format!("{mark} {property:<8} {word} {said}{}\n", paint(DIM, note))
+    format!("{mark} {name:<8} {word} {said}{}\n", paint(DIM, note))
 }
 
 /// How much memory a run took that was not recorded, where the system tells.

@@ -17,6 +17,7 @@ pub mod entries;
 pub mod flags;
 pub mod lattice;
 mod printed;
+pub mod reach;
 mod refusal;
 pub mod replay;
 pub mod report;

@@ -17,6 +17,8 @@ pub(crate) use self::describe::shape;
 pub use self::json::{
     CostData, Demands, EntryData, FigureData, JudgedData, RunData, Seconds, TheoryData,
 };
+use crate::catalogue;
+use crate::reach::reach;
 use crate::theory::fit::{About, Fit, fit};
 
 /// Causal chains are followed for the first so many entries.
@@ -35,6 +37,8 @@ pub struct Report<'a> {
     pub costs: Costs,
     /// Which properties held.
     pub judged: Vec<Judged>,
+    /// Whether the states that snapshots found can be [reached](crate::reach), if it takes any.
+    pub reach: Option<Verdict>,
     /// In which ways the run went beyond the algorithm's model.
     pub beyond: Vec<Beyond>,
     /// The case of the theory that the run is an example of.
@@ -181,6 +185,8 @@ impl<'a> Report<'a> {
             outcome,
             costs,
             judged,
+            reach: catalogue::algorithm(info.id)
+                .and_then(|algorithm| reach(algorithm, spec, &outcome.trace)),
             beyond: spec.beyond(info),
             theory: fit(info, spec),
         }
@@ -188,7 +194,9 @@ impl<'a> Report<'a> {
 
     /// Whether a promise was broken.
     pub fn violated(&self) -> bool {
-        self.beyond.is_empty() && self.judged.iter().any(Judged::is_broken)
+        let unreachable = self.reach.as_ref().is_some_and(Verdict::is_violated)
+            && is_promised(claim(self.info, Property::Cut));
+        self.beyond.is_empty() && (self.judged.iter().any(Judged::is_broken) || unreachable)
     }
 
     /// What nodes tell of states they have recorded, in words, in a run that was recorded in full.

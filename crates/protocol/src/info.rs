@@ -1,18 +1,73 @@
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::claims::Check;
 use crate::theory::Case;
-use crate::{Asking, Detecting, Family, NodeId, Setup};
+use crate::{Algorithm, Asking, Detecting, Family, NodeId, Setup, Value};
 
 /// The option that says how many may be inside at once.
 const UNITS: &str = "units";
 
 /// Something that was written down, to be read as what it was.
 pub type Written<'a> = dyn erased_serde::Deserializer<'a> + 'a;
+
+/// The application that something is wrapped around, for a judge who has it run by itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Bare {
+    /// It by itself, in the same set-up.
+    pub algorithm: fn() -> &'static dyn Algorithm,
+    /// What a notice of a node says of snapshots of it.
+    pub recorded: fn(NodeId, &mut Written<'_>) -> Option<Recorded>,
+}
+
+/// What is said of a snapshot.
+pub enum Recorded {
+    /// In this step the node has recorded for the one with this number, before anything else.
+    State(u16),
+    /// A node's part is finished.
+    Part(Part),
+}
+
+/// Something that can be written down.
+pub type Writable = Box<dyn erased_serde::Serialize>;
+
+/// This as something that can be written down.
+pub fn writable(value: impl Value) -> Writable {
+    Box::new(value)
+}
+
+/// What a snapshot found of a node and of the channels to it.
+pub struct Part {
+    /// The number of the snapshot.
+    pub number: u16,
+    /// The node.
+    pub node: NodeId,
+    /// The state of the application.
+    pub state: Writable,
+    /// Its running timers, as they print for debugging, each with how long it was set for.
+    pub timers: Vec<(String, Duration)>,
+    /// What was on its way from each node.
+    pub channels: Vec<(NodeId, Vec<Writable>)>,
+}
+
+impl fmt::Debug for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Part").field("node", &self.node).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Recorded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::State(number) => f.debug_tuple("State").field(number).finish(),
+            Self::Part(part) => f.debug_tuple("Part").field(part).finish(),
+        }
+    }
+}
 
 /// What a notice of this node shows of states, in words; none if it shows nothing of them.
 pub type Shows = fn(NodeId, &mut Written<'_>) -> Option<String>;
@@ -64,6 +119,8 @@ pub struct Info {
     /// What a notice of a node, as it was [written](Written) down, shows of states, for people to
     /// read.
     pub shows: Option<Shows>,
+    /// What it is wrapped around, if that runs by itself, too.
+    pub bare: Option<Bare>,
 }
 
 impl Info {
@@ -86,6 +143,7 @@ impl Info {
         several: None,
         asks: None,
         shows: None,
+        bare: None,
     };
 
     /// Which applications ask in a run that does not say so.

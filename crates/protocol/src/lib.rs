@@ -48,8 +48,8 @@ pub use family::{
 pub use fingerprint::fingerprint;
 pub use host::{Handle, Host, Hosted, Message, Outside, Ran, Shown, TimerKey, Turn};
 pub use info::{
-    Channels, Crashes, Detector, Info, Links, Model, Mutant, Opt, Property, Shows, Timing, Written,
-    read,
+    Bare, Channels, Crashes, Detector, Info, Links, Model, Mutant, Opt, Part, Property, Recorded,
+    Shows, Timing, Writable, Written, read, writable,
 };
 pub use input::{HostInput, Input, InputOf, NumberedInput};
 pub use label::label;

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::claims::Check;
 use crate::theory::Case;
 use crate::{
-    Asking, Ctx, Detecting, Info, Input, InputOf, Model, Mutant, NodeId, NodeSet, Observable, Opt,
-    Property, Setup, Shows, Unfit,
+    Asking, Bare, Ctx, Detecting, Info, Input, InputOf, Model, Mutant, NodeId, NodeSet, Observable,
+    Opt, Property, Setup, Shows, Unfit,
 };
 
 /// A distributed algorithm, seen from one node.
@@ -204,10 +204,10 @@ impl<P: Protocol> Entry<P> {
     /// is claimed and known of this one alone.
     #[must_use]
     pub const fn variant(&self, id: &'static str, title: &'static str) -> Self {
-        let Info { summary, source, text, model, holds, fails, options, asks, shows, .. } =
+        let Info { summary, source, text, model, holds, fails, options, asks, shows, bare, .. } =
             self.info;
         let info = Info { id, title, summary, source, text, model, holds, ..Info::EMPTY };
-        let info = Info { fails, options, asks, shows, ..info };
+        let info = Info { fails, options, asks, shows, bare, ..info };
         Self { info, config: self.config, clients: self.clients }
     }
 
@@ -285,6 +285,13 @@ impl<P: Protocol> Entry<P> {
     #[must_use]
     pub const fn shows(mut self, shows: Shows) -> Self {
         self.info.shows = Some(shows);
+        self
+    }
+
+    /// What it is wrapped around, for a judge who has that run by itself.
+    #[must_use]
+    pub const fn bare(mut self, bare: Bare) -> Self {
+        self.info.bare = Some(bare);
         self
     }
 

@@ -8,8 +8,9 @@ use std::fmt;
 
 use conclave_protocol::family::snapshot::OWNS;
 use conclave_protocol::{
-    Charge, Client, Ctx, Effect, HeardBy, Input, InputOf, Never, NodeId, NodeSet, Note, Observable,
-    Observation, Opt, Protocol, Setup, Unfit, Whole,
+    Bare, Charge, Client, Ctx, Effect, Entry, HeardBy, Input, InputOf, Links, Model, Never, NodeId,
+    NodeSet, Note, Observable, Observation, Opt, Part, Protocol, Recorded, Setup, Unfit, Whole,
+    Written, read, writable,
 };
 use serde::{Deserialize, Serialize};
 
@@ -21,6 +22,7 @@ use super::ring::Ring;
 use super::script::{self, Script};
 use super::section::Section;
 use super::talk::{self, Talk};
+use super::{Share, Sid};
 use crate::mutex::ricart_agrawala::RicartAgrawala;
 
 applications! {
@@ -141,6 +143,37 @@ pub trait Application: Protocol<Request = Never, Stable = Never> {
 /// The constants of the application of this name.
 pub fn named(name: &str, setup: &Setup) -> Result<Config, Unfit> {
     Config::named(name, setup).expect("there is such an application")
+}
+
+/// The application that was chosen by itself, for judges of snapshots of it.
+pub static ALONE: Entry<App> =
+    Entry::new("snapshot/application", "Application", |setup| chosen(setup, "bank"))
+        .model(Model { links: Links::Directed, ..Model::RELIABLE })
+        .options(OPTIONS);
+
+/// What the notices of a wrapper around it say of snapshots.
+pub const BARE: Bare = Bare { algorithm: || &ALONE, recorded };
+
+fn recorded(me: NodeId, notice: &mut Written<'_>) -> Option<Recorded> {
+    let (node, share) = match read::<super::Notice<App>>(notice)? {
+        super::Notice::Recorded(Sid(number)) => return Some(Recorded::State(number)),
+        super::Notice::Finished(share, _) => (me, share),
+        super::Notice::Gathered(node, share, _) => (node, share),
+        _ => return None,
+    };
+    let Share { sid, state, timers, channels } = *share;
+    let timers = timers.into_iter().map(|(timer, after)| (format!("{timer:?}"), after));
+    let channels = channels.into_iter().map(|(from, messages)| {
+        let messages = messages.into_iter();
+        (from, messages.map(writable).collect())
+    });
+    Some(Recorded::Part(Part {
+        number: sid.0,
+        node,
+        state: writable(state),
+        timers: timers.collect(),
+        channels: channels.collect(),
+    }))
 }
 
 /// The constants of the application that was chosen, or of the one of this name if none was.

@@ -398,6 +398,7 @@ pub static PLAIN: Entry<ChandyLamport<App>> =
         ])
         .options(app::OPTIONS)
         .shows(snapshot::shown)
+        .bare(app::BARE)
         .claims(&[
             Check::new(2, ALL).set(ONE),
             Check::new(2, CHANNELS).set(ONE),

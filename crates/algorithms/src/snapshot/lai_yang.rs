@@ -356,6 +356,8 @@ pub static PLAIN: Entry<LaiYang<App>> = Entry::new("snapshot/lai-yang", "Lai–Y
         Property::Exclusion,
     ])
     .options(app::OPTIONS)
+    .shows(super::shown)
+    .bare(app::BARE)
     .claims(&[
         Check::new(2, ALL).set(ONE),
         Check::new(2, CHANNELS).set(ONE),

@@ -297,6 +297,8 @@ pub static PLAIN: Entry<Mattern<App>> = Entry::new("snapshot/mattern", "Mattern,
         Property::Exclusion,
     ])
     .options(app::OPTIONS)
+    .shows(super::shown)
+    .bare(app::BARE)
     .claims(&[
         Check::new(2, ALL).set(ONE),
         Check::new(2, CHANNELS).set(ONE),

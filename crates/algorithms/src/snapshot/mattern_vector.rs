@@ -389,6 +389,8 @@ pub static PLAIN: Entry<MatternVector<App>> =
             Property::Exclusion,
         ])
         .options(app::OPTIONS)
+        .shows(super::shown)
+        .bare(app::BARE)
         .claims(&[
             Check::new(2, ALL).set(ONE),
             Check::new(2, CHANNELS).set(ONE),

@@ -6,7 +6,6 @@
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use conclave_algorithms::snapshot::chandy_lamport::ChandyLamport;
 use conclave_algorithms::snapshot::{self, Request};
 use conclave_protocol::{
     Algorithm, Client, Ctx, Effect, NodeId, Numbered, NumberedEffect, NumberedInput, Observable,
@@ -161,7 +160,10 @@ pub(crate) struct Snapper {
     snapped: bool,
 }
 
-impl Client<ChandyLamport<Any>> for Snapper {
+impl<W> Client<W> for Snapper
+where
+    W: Protocol<Request = Request<Asks>, Notice = snapshot::Notice<Any>>,
+{
     fn requests(&self) -> impl IntoIterator<Item = Request<Asks>> {
         let snapshot = (self.asked && !self.snapped).then_some(Request::Snapshot);
         snapshot.into_iter().chain(self.may.iter().copied().map(Request::App))

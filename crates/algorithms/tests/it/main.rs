@@ -16,6 +16,7 @@ mod physical_clock;
 mod quorum_epoch;
 mod quorums;
 mod raymond_k;
+mod reach;
 mod recovery;
 mod ring_elections;
 mod ring_faults;

@@ -33,6 +33,7 @@ const SAMPLES: [(&str, &[&str]); 13] = [
             "run election/bully -n 5 --crash 4@0 --ask 0@10",
             "run election/superpeer-tokens -n 30",
             "run snapshot/chandy-lamport -n 2",
+            "run snapshot/naive -n 3 --ask 0@2",
             "replay BROKEN",
         ],
     ),

@@ -32,6 +32,9 @@ pub struct RunData<'a> {
     pub costs: CostData<'a>,
     /// Which properties held.
     pub properties: Vec<JudgedData<'a>>,
+    /// Where snapshots are taken: whether the state of each can be reached from that before it, and
+    /// that after it from there, shown by execution.
+    pub reach: Option<&'a Verdict>,
     /// Where several are elected to serve the rest: how good they are.
     pub superpeers: Option<Demands>,
     /// What nodes tell of states they have recorded, if the run was recorded in full.
@@ -200,6 +203,7 @@ impl Report<'_> {
             stats: self.outcome.stats,
             costs: self.cost_data(),
             properties: self.judged.iter().map(Judged::data).collect(),
+            reach: self.reach.as_ref(),
             superpeers: self.superpeers().map(|(found, wanted)| {
                 let demands = found.judged(wanted).into_iter().collect();
                 Demands { found, wanted, demands }

@@ -84,6 +84,7 @@ pub(super) static WATCH: Watch = Watch {
     carries: |_| Vec::new(),
     arrives: |_, _, _| {},
     forgets: false,
+    traffic: None,
 };
 
 fn reported(now: &dyn Now) -> u64 {
