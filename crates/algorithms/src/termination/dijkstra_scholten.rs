@@ -259,7 +259,7 @@ fn config(setup: &Setup) -> Result<Config<Diffusing>, Unfit> {
 fn spreading(given: &Given) -> Vec<Experiment> {
     let messages = given.n("M");
     let ways = (0..12_u64).map(|seed| {
-        let shapes = [Topology::complete(2), Topology::complete(5), Topology::ring(7)];
+        let shapes = [Topology::complete(2), Topology::complete(5), Topology::line(7)];
         let setup = Setup::new(shapes[seed as usize % 3].clone()).with("work", messages);
         let mut run = Run::new(setup, Asks::Planned(Vec::new()), None);
         (run.seed, run.served, run.pace) = (seed, false, Pace::Varying);
