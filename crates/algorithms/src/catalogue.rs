@@ -2,7 +2,7 @@
 
 use conclave_protocol::{Algorithm, Info};
 
-use crate::{base, detector, election, mutex, snapshot, termination};
+use crate::{base, detector, election, mutex, snapshot, stable, termination};
 
 /// Everything that can be run, in the order of the catalogue.
 pub static ALL: &[&dyn Algorithm] = &[
@@ -127,6 +127,17 @@ pub static ALL: &[&dyn Algorithm] = &[
     &snapshot::publishing::DRAWING,
     &snapshot::publishing::UNSUPPRESSED,
     &snapshot::publishing::EARLY,
+    // Stable properties.
+    &stable::detector::PLAIN,
+    &stable::detector::NAIVE,
+    &stable::classifier::PLAIN,
+    &stable::classifier::NAIVE,
+    &stable::deadlock::PLAIN,
+    &stable::termination::PLAIN,
+    &stable::token_loss::PLAIN,
+    &stable::token_loss::NAIVE,
+    &stable::garbage::PLAIN,
+    &stable::garbage::NAIVE,
     // Termination.
     &termination::dijkstra_scholten::PLAIN,
     &termination::dijkstra_scholten::EAGER,

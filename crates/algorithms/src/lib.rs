@@ -13,4 +13,5 @@ pub mod election;
 pub mod mutex;
 pub mod quorum;
 pub mod snapshot;
+pub mod stable;
 pub mod termination;

@@ -6,6 +6,7 @@ pub mod lectures;
 pub mod mutex;
 pub mod reports;
 mod sheets;
+mod stable;
 mod termination;
 
 use crate::catalogue;
@@ -21,7 +22,8 @@ use mutex::Size;
 use reports::Finding;
 
 /// How the algorithms of each family are compared. A new family adds its file and a line here.
-static KINDS: &[&Kind] = &[&mutex::KIND, &election::KIND, &fd::KIND, &termination::KIND];
+static KINDS: &[&Kind] =
+    &[&mutex::KIND, &election::KIND, &fd::KIND, &stable::KIND, &termination::KIND];
 
 /// How the algorithms of a family are compared.
 struct Kind {

@@ -149,6 +149,9 @@ impl<P: Protocol> Protocol for ChandyLamport<P> {
                 ctx.rule(1);
                 if let Some(sid) = Sid::new(ctx.me, self.started, ctx.n()) {
                     self.started += 1;
+                    if let Some(most) = ctx.config.numbers {
+                        self.started %= most;
+                    }
                     if ctx.config.collects {
                         self.reports.expect(sid);
                     }
@@ -243,6 +246,11 @@ impl<P: Protocol> ChandyLamport<P> {
         } else if !naive || told.is_none() {
             let outgoing = ctx.neighbors().filter(|to| Some(*to) != spared);
             ctx.multicast(outgoing, Msg::Marker(sid));
+        }
+        if ctx.config.numbers.is_some() {
+            // Those of the same node are over, and their numbers may come again.
+            let initiator = sid.initiator(ctx.n());
+            self.finished.retain(|before| before.initiator(ctx.n()) != initiator);
         }
         let incoming = ctx.topology.sources(ctx.me);
         let mut open = NodeSet::new();

@@ -24,6 +24,7 @@ mod rings;
 mod rules;
 mod shared_memory;
 mod snapshots;
+mod stable;
 mod superpeers;
 mod support;
 mod termination;

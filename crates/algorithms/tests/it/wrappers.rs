@@ -7,9 +7,10 @@ use conclave_algorithms::detector::heartbeat::{self, Heartbeat};
 use conclave_algorithms::detector::support::with::{self, With};
 use conclave_algorithms::detector::timeout_sync::{self, TimeoutSync};
 use conclave_algorithms::snapshot::chandy_lamport::{self, ChandyLamport};
+use conclave_algorithms::stable::looks::{self, Looks};
 use conclave_algorithms::termination::dijkstra_scholten::{self, DijkstraScholten};
 use conclave_algorithms::termination::safra::{self, Safra};
-use conclave_algorithms::{detector, mutex, snapshot, termination};
+use conclave_algorithms::{detector, mutex, snapshot, stable, termination};
 use conclave_protocol::{
     Channels, Charge, Ctx, Effect, Entry, Handle, Host, HostInput, Hosted, Input, InputOf, Message,
     Never, NodeId, Observable, Observation, Outside, Property, Protocol, Reliable, Setup, Shown,
@@ -269,6 +270,39 @@ impl Wrapper for Safra<Probe> {
     }
 }
 
+impl Wrapper for Looks<Probe> {
+    fn config() -> Self::Config {
+        looks::Config {
+            snapshots: chandy_lamport::Config::new(17, None).collecting(),
+            sought: 1,
+            so: |_| 0,
+            active: |_| true,
+            pause: T,
+        }
+    }
+    fn request(request: Do) -> Self::Request {
+        stable::Request::App(request)
+    }
+    fn told(notice: &Self::Notice) -> Option<Told> {
+        match notice {
+            stable::Notice::App(told) => Some(*told),
+            _ => None,
+        }
+    }
+    fn probe(&self) -> &Probe {
+        &self.snapshots.app.state
+    }
+    fn saved(stable: &u64) -> Option<u64> {
+        Some(*stable)
+    }
+    fn alarm() -> Self::Timer {
+        looks::Timer::App(Alarm)
+    }
+    fn carries(msg: &Self::Msg) -> bool {
+        matches!(msg, chandy_lamport::Msg::App(Word))
+    }
+}
+
 const ME: NodeId = NodeId(1);
 
 /// A node with a wrapped probe, as a driver sees it.
@@ -504,6 +538,7 @@ fn applications_of_which_snapshots_are_taken_get_everything() {
 fn works_whose_end_is_sought_get_everything() {
     sees_through::<DijkstraScholten<Probe>>();
     sees_through::<Safra<Probe>>();
+    sees_through::<Looks<Probe>>();
 }
 
 #[test]

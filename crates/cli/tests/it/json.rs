@@ -91,6 +91,7 @@ const SAMPLES: [(&str, &[&str]); 13] = [
             "compare mutex -n 3,7 --only ricart-agrawala,maekawa,ricart-agrawala-multicast --seeds 1",
             "compare election -n 4 --only bully",
             "compare election -n 30 --only superpeer-tokens",
+            "compare stable -n 3 --only token-loss --seeds 3",
             "compare termination -n 3 --only safra,dijkstra-scholten --seeds 4",
         ],
     ),

@@ -120,6 +120,12 @@ impl Run {
             let texts = recorded.iter().filter_map(|it| it["text"].as_str());
             return Ok(texts.collect::<Vec<_>>().join("; "));
         }
+        if let Some(kind) = what.strip_prefix("note ") {
+            let events = self.events["events"].as_array().cloned().unwrap_or_default();
+            let notes = events.iter().map(|event| &event["note"]);
+            let notes = notes.filter(|note| note["what"] == kind);
+            return Ok(join(notes.filter_map(|note| note["value"].as_u64()).collect()));
+        }
         if let Some((about, node)) = what.split_once(' ') {
             let node: u64 = node.parse()?;
             let first = entries.iter().find(|entry| entry.node == node);

@@ -20,13 +20,13 @@ use crate::{Done, Failure, Terminal, print_json};
 /// Compare the algorithms of a family: measured, in theory, and as the lectures have it
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// The family: mutex, election, fd or termination
+    /// The family: mutex, election, fd, stable or termination
     pub family: String,
-    /// Numbers of nodes [default: 3,7,13,31,57; for fd: 5; for termination: 3,7,13]
+    /// Numbers of nodes [default: 3,7,13,31,57; for fd: 5; for stable: 3,7; for termination: 3,7,13]
     #[arg(long, short, value_name = "N,…", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u32).range(2..=1000))]
     pub nodes: Vec<u32>,
-    /// How many runs with chance in them to average over [default: 3; for fd: 20; for termination: 40]
+    /// How many runs with chance in them to average over [default: 3; for fd: 20; for stable and termination: 40]
     #[arg(long, value_name = "K")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=1000))]
     pub seeds: Option<u64>,

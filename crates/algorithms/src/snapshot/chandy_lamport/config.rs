@@ -14,6 +14,8 @@ pub struct Config<P: Protocol> {
     pub worth: Option<Worth<P>>,
     /// Whether parts are collected where the snapshot was started.
     pub(super) collects: bool,
+    /// After how many snapshots of a node their numbers begin again, if they do.
+    pub(super) numbers: Option<u32>,
     pub(super) mutation: Option<Mutation>,
 }
 
@@ -36,13 +38,20 @@ pub(super) enum Mutation {
 impl<P: Protocol> Config<P> {
     /// Around an application with these constants. Each node keeps its part.
     pub const fn new(app: P::Config, worth: Option<Worth<P>>) -> Self {
-        Self { app, worth, collects: false, mutation: None }
+        Self { app, worth, collects: false, numbers: None, mutation: None }
     }
 
     /// The same, but parts are collected by the node that starts a snapshot.
     #[must_use]
     pub fn collecting(self) -> Self {
         Self { collects: true, ..self }
+    }
+
+    /// The same, but numbers of snapshots begin again after so many. There have to be two at least, and
+    /// a node may start the next snapshot only when it has collected the one before.
+    #[must_use]
+    pub fn numbered(self, most: u32) -> Self {
+        Self { numbers: Some(most), ..self }
     }
 
     /// The same, but each node records when it first hears of a snapshot, and that is all.
@@ -70,8 +79,8 @@ impl<P: Protocol> Config<P> {
 
 impl<P: Protocol> Clone for Config<P> {
     fn clone(&self) -> Self {
-        let Self { worth, collects, mutation, .. } = *self;
-        Self { app: self.app.clone(), worth, collects, mutation }
+        let Self { worth, collects, numbers, mutation, .. } = *self;
+        Self { app: self.app.clone(), worth, collects, numbers, mutation }
     }
 }
 
