@@ -58,6 +58,7 @@ const SAMPLES: [(&str, &[&str]); 13] = [
             "run mutex/maekawa -n 3 --ask 0@0,1@0,2@0",
             "run election/bully -n 5 --crash 4@0 --ask 0@10",
             "run election/superpeer-tokens -n 30",
+            "run snapshot/naive -n 3 --ask 0@2",
         ],
     ),
     (
@@ -214,7 +215,7 @@ fn every_field_that_is_printed_is_documented_and_every_documented_one_is_printed
             let mut here = BTreeSet::new();
             printed(&value, "", &fields, &mut here);
             if sample.split(' ').next() != section.split(' ').nth(1) {
-                let shared = ["spec", "superpeers", "properties"];
+                let shared = ["spec", "superpeers", "properties", "reach"];
                 here.retain(|path| {
                     shared.iter().any(|part| path.starts_with(part)) && fields.paths.contains(path)
                 });
