@@ -195,7 +195,7 @@ impl<'a> Report<'a> {
     /// Whether a promise was broken.
     pub fn violated(&self) -> bool {
         let unreachable = self.reach.as_ref().is_some_and(Verdict::is_violated)
-            && is_promised(claim(self.info, Property::Cut));
+            && matches!(claim(self.info, Property::Cut), Claim::Promised);
         self.beyond.is_empty() && (self.judged.iter().any(Judged::is_broken) || unreachable)
     }
 
