@@ -276,8 +276,11 @@ mod tests {
                 assert!(explanation.contains("# Cost\n"), "{} does not say its cost", info.id);
             }
             assert!(
-                info.mutant.is_some() || !info.holds.is_empty() || info.family() == "base",
-                "{} promises nothing",
+                info.mutant.is_some()
+                    || !info.holds.is_empty()
+                    || !info.fails.is_empty()
+                    || info.family() == "base",
+                "{} neither promises nor disclaims anything",
                 info.id
             );
         }

@@ -120,8 +120,11 @@ fn a_run_that_follows_the_decisions_of_another_is_the_same() {
         }
         compared += 1;
     }
-    // Chance decides what a read gives that comes while the register is written, and for how long a timer is set; the
-    // decisions above have no choices.
+    // Chance decides what a read gives that comes while the register is written, for how long a timer is set, and what an
+    // application inside a wrapper does; the decisions above have no choices.
+    chosen.retain(|id| {
+        !["snapshot/", "stable/", "termination/"].iter().any(|family| id.starts_with(family))
+    });
     assert_eq!(
         chosen,
         [

@@ -123,7 +123,7 @@ fn json_is_printed_by_everything_that_prints() {
 
 #[test]
 fn every_command_has_an_example_and_every_flag_of_the_service_a_variable() {
-    let lab = ["list", "explain", "run", "replay", "check", "compare"];
+    let lab = ["list", "explain", "run", "replay", "check", "compare", "lattice", "cut"];
     for command in Cli::command().get_subcommands() {
         let name = command.get_name();
         let help = ends_with(0, &[name, "--help"]);

@@ -311,7 +311,7 @@ token-ring           2+0 ✓          1    2 ✓    1 ✓    2T+E ✓      2  0.
         let refused = |family, only: &[&str]| {
             args(family, &[3], only).request().plan().expect_err("it is refused").to_string()
         };
-        assert!(refused("poetry", &[]).contains("try mutex, election or fd"));
+        assert!(refused("poetry", &[]).contains("try mutex, election, fd, stable or termination"));
         assert!(refused("mutex/lamport", &[]).contains("compare mutex --only lamport"));
         assert!(refused("mutex", &["election/bully"]).contains("is not of the family mutex"));
         assert!(refused("mutex", &["ricart-agrwala"]).contains("mutex/ricart-agrawala"));
