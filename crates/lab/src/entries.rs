@@ -139,12 +139,10 @@ pub fn name(id: &'static str) -> &'static str {
     id.split_once('/').map_or(id, |(_, name)| name)
 }
 
-/// The catalogue, or one family of it, with or without the spoilt algorithms.
-pub fn list(only: Option<&str>, mutants: bool) -> Result<Vec<Listed>, Refusal> {
-    if let Some(name) = only {
-        known_family(name)?;
-    }
-    let wanted = |family: &str| only.is_none_or(|only| only == family);
+/// The catalogue, or some families of it, with or without the spoilt algorithms.
+pub fn list(only: &[String], mutants: bool) -> Result<Vec<Listed>, Refusal> {
+    only.iter().try_for_each(|name| known_family(name))?;
+    let wanted = |family: &str| only.is_empty() || only.iter().any(|only| only == family);
     let algorithms = catalogue::infos().filter(|info| wanted(info.family()));
     let algorithms = algorithms.filter(|info| mutants || info.mutant.is_none());
     let topics = catalogue::TOPICS.iter().filter(|topic| wanted(family(topic.id)));
@@ -152,9 +150,9 @@ pub fn list(only: Option<&str>, mutants: bool) -> Result<Vec<Listed>, Refusal> {
     Ok(algorithms.chain(topics.map(|topic| Listed::Topic(BriefTopic::of(topic)))).collect())
 }
 
-/// How many spoilt algorithms a family has, or the whole catalogue.
-pub fn mutants(only: Option<&str>) -> usize {
-    let wanted = |info: &&Info| only.is_none_or(|only| only == info.family());
+/// How many spoilt algorithms these families have, or the whole catalogue.
+pub fn mutants(only: &[String]) -> usize {
+    let wanted = |info: &&Info| only.is_empty() || only.iter().any(|only| only == info.family());
     catalogue::infos().filter(wanted).filter(|info| info.mutant.is_some()).count()
 }
 

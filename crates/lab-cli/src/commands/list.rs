@@ -16,8 +16,8 @@ const TITLE: usize = 16;
 /// Flags of `conclave list`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
-    /// Only this family, such as mutex
-    pub family: Option<String>,
+    /// Only these families, such as mutex
+    pub families: Vec<String>,
     /// Also the spoilt algorithms, which exist to be refuted
     #[arg(long, env = "CONCLAVE_MUTANTS")]
     pub mutants: bool,
@@ -64,7 +64,7 @@ impl Line {
 
 /// Prints the catalogue.
 pub fn perform(args: &Args, terminal: &Terminal, out: &mut dyn Write) -> Result<Done, Failure> {
-    let only = args.family.as_deref();
+    let only = args.families.as_slice();
     let listed = list(only, args.mutants)?;
     if args.json {
         print_json(&ListData { entries: &listed }, out)?;
