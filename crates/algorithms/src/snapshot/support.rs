@@ -7,7 +7,7 @@ pub mod reports;
 
 use conclave_protocol::{Ctx, InputOf, Protocol, Whole};
 
-/// A wrapper, as far as all of them are alike. [`forwards!`] makes the rest of it.
+/// A wrapper, as far as all of them are alike. `forwards!` makes the rest of it.
 pub trait Wrapper: Protocol {
     /// What it is wrapped around.
     type App: Protocol;
