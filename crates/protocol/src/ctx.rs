@@ -62,7 +62,7 @@ impl<'a, P: Protocol> Ctx<'a, P> {
     }
 
     /// For wrappers that make a context for what is inside by themselves: what the clock shows.
-    /// Nobody has looked at it by that, unless what is inside does.
+    /// No rule has looked at it by that, unless what is inside does.
     pub fn clock_inside(&self) -> Time {
         self.now
     }

@@ -31,7 +31,7 @@
 //!    another node passes it on, as in rule 6.
 //!
 //! Snapshots have numbers of their own, that of the initiator among them, and do not disturb each
-//! other: `snapshot/concurrent-initiators` has everybody start one.
+//! other: `snapshot/concurrent-initiators` has every node start one.
 //!
 //! # Cost
 //!

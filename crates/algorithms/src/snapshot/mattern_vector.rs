@@ -4,7 +4,7 @@
 //! component is as high. Messages of less than that are white, and counted as in `snapshot/mattern`.
 //!
 //! The cut is consistent: a node that has recorded has the announced value in its time, and so has what
-//! it sends from then on; whoever receives that records before. All nodes know what to look for,
+//! it sends from then on; a node that receives that records before. All nodes know what to look for,
 //! because the value is not reached before all have answered.
 //!
 //! This is a wrapper around any application, as `snapshot/chandy-lamport` is: `--set app=bank`.

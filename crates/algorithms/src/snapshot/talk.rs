@@ -1,9 +1,9 @@
-//! Processes that talk: each works for a while, says a word to another, rests until somebody speaks to
+//! Processes that talk: each works for a while, says a word to another, rests until a process speaks to
 //! it, or waits for a word from all of some others, or from any of them.
 //!
 //! What the processes do is drawn by chance, or written down: `--set talk=0>1,1?0+2,2?0|1,2-` has p0
 //! say a word to p1, p1 wait for p0 and p2, and p2 wait for p0 or p1 and then rest. Who has done what
-//! is written rests. Words that come before somebody waits for them are kept.
+//! is written rests. Words that come before a process waits for them are kept.
 
 use std::fmt;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub struct Talk {
 pub enum Phase {
     /// It works, and does something soon.
     Active,
-    /// It waits for nothing, and goes on when somebody speaks to it.
+    /// It waits for nothing, and goes on when another speaks to it.
     Resting,
     /// It goes on when all of these have spoken to it, or any.
     Waiting {
@@ -183,7 +183,7 @@ struct Prospects {
     active: bool,
     /// Some wait.
     waiting: bool,
-    /// Some wait for each other and for nobody who could release them.
+    /// Some wait for each other and for no process that could release them.
     deadlocked: bool,
     /// Some wait for one that will never do anything again.
     stranded: bool,
@@ -377,7 +377,7 @@ mod tests {
         let ring = || [waiting(&[1], true), waiting(&[2], true), waiting(&[0], true)];
         assert_eq!(what(ring(), &[]), DEADLOCKED);
         assert_eq!(what(ring(), &[(1, 0)]), 0, "p0 goes on, and may speak to p2");
-        assert_eq!(what(ring(), &[(2, 0)]), DEADLOCKED, "nobody waits for that word");
+        assert_eq!(what(ring(), &[(2, 0)]), DEADLOCKED, "no process waits for that word");
         // An OR-waiter is dead only if all it waits for are.
         let or = |other| [waiting(&[1, 2], false), waiting(&[0], true), other];
         assert_eq!(what(or(Active), &[]), 0);

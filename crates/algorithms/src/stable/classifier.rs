@@ -1,7 +1,7 @@
 //! All processes are passive: are they temporarily blocked, terminated or deadlocked? A snapshot tells,
 //! since it has what is on its way, too.
 //!
-//! *Terminated*: nobody waits, and nothing is on its way. *Deadlocked*: some wait for each other, and no
+//! *Terminated*: no process waits, and nothing is on its way. *Deadlocked*: some wait for each other, and no
 //! message on its way could release one of them. *Stranded*: some wait for one that has finished; nobody
 //! of the three is right then, as all are passive, nothing is on its way, and there is no set of processes
 //! that wait for each other. *Temporarily blocked*: none of these, so a message on its way wakes one

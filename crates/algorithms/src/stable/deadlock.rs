@@ -1,6 +1,6 @@
 //! Whether some processes are deadlocked, found by snapshots: a set of processes that wait, of which each
 //! that waits for all of some others waits for one of the set, each that waits for any of them for no other
-//! than those of the set, and no message on its way could release one. As nobody gives up waiting, that stays so.
+//! than those of the set, and no message on its way could release one. As no process gives up waiting, that stays so.
 //!
 //! Processes talk and wait for words, by chance or as written down (`--set talk=0?1,1?0`). `--ask 0@3`
 //! begins to look.

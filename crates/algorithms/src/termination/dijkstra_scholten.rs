@@ -3,7 +3,7 @@
 //! parent, and leaves the tree, when it is passive and each of its own messages has been signalled
 //! for. When the initiator is passive and all its messages have been signalled for, the work is done.
 //!
-//! It is never reported too soon: each message that is on its way or has engaged somebody is in the
+//! It is never reported too soon: each message that is on its way or has engaged a node is in the
 //! deficit of its sender, which stays in the tree for that long, and so does the sender's parent, up to the
 //! initiator. It is always reported: the tree of a work that is done loses its leaves one by one.
 //!

@@ -1,5 +1,5 @@
 //! A token goes round and adds up what each node has sent and not received. When it comes back to p0
-//! having met nobody who was woken since it last passed, and the sum is zero, all nodes are passive
+//! having met no node that was woken since it last passed, and the sum is zero, all nodes are passive
 //! and nothing is on its way: the work is done.
 //!
 //! A node counts the messages of the work that it has sent, less those it has received; the sum over

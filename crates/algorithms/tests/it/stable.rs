@@ -54,7 +54,7 @@ fn each_way_in_which_all_can_be_passive_is_told_from_the_others() {
     for (n, script, outcomes) in [
         (2, "0-,1-", &["terminated"][..]),
         (2, "0?1,1?0", &["deadlocked"]),
-        // p0 waits for p1, which is done: nobody is active, nothing is on its way, and no two wait
+        // p0 waits for p1, which is done: no process is active, nothing is on its way, and no two wait
         // for each other.
         (2, "0?1,1-", &["stranded"]),
         // A word wakes p0, or releases it.

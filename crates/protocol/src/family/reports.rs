@@ -2,7 +2,7 @@
 //! stays so, and report it: that a work is done, that a token is lost.
 //!
 //! What is so is a [fact](crate::Protocol::facts), a bit for each thing; a report names bits. So a
-//! judge compares what was reported with the truth on states and channels, and takes nobody's word.
+//! judge compares what was reported with the truth on states and channels, and takes no node's word.
 
 use super::{About, Fault, Law, Now, Promise, Says, Watch};
 use crate::{Note, Observation, Property};
@@ -14,7 +14,7 @@ pub const REPORTS: u8 = 0;
 pub const TERMINATED: u64 = 1 << 0;
 /// Some wait for each other, and nothing that could release one of them will ever be sent.
 pub const DEADLOCKED: u64 = 1 << 1;
-/// One waits for somebody who has finished.
+/// One waits for a process that has finished.
 pub const STRANDED: u64 = 1 << 2;
 /// A token that there was is nowhere, nor on its way.
 pub const TOKEN_LOST: u64 = 1 << 3;

@@ -690,7 +690,7 @@ mod tests {
         for wrong in [&[6, 7][..], &[6, 7, 8, 9], &[7, 6, 8], &[5, 6, 7, 8], &[]] {
             assert!(!recorded().held(wrong), "{wrong:?}");
         }
-        // Whoever does not know of an order does not say one.
+        // A wrapper that does not know of an order does not say one.
         let sum = |messages: &[u32]| u64::from(in_any_order(messages.iter().copied()));
         assert!(recorded().say(KNOWS, 1 << 32 | sum(&[8, 6, 7])));
         assert!(!recorded().say(KNOWS, 1 << 32 | sum(&[8, 6])));

@@ -6,7 +6,7 @@
 //! 1. straight to it, if there is a link;
 //! 2. else to the node that the first marker came from, if there is a link to that one: it is nearer,
 //!    and does the same;
-//! 3. else to everybody: each node that gets such a report for the first time passes it on by each
+//! 3. else to all nodes: each node that gets such a report for the first time passes it on by each
 //!    of its links, or by the one to the node that started the snapshot, if it has that.
 //!
 //! On a complete graph that is one message for each report; where links lead both ways, as many as
@@ -40,7 +40,7 @@ pub struct Reports<R: Value> {
     collected: BTreeMap<Sid, BTreeMap<NodeId, R>>,
     /// Whom the first marker came from, where reports go back that way.
     up: BTreeMap<Sid, NodeId>,
-    /// The reports that were passed on to everybody.
+    /// The reports that were passed on to all nodes.
     spread: BTreeSet<(Sid, NodeId)>,
 }
 
@@ -102,7 +102,7 @@ impl<R: Value> Reports<R> {
         } else if let Some(up) = self.up.get(&sid).filter(|_| !report.spread) {
             ctx.send(*up, wrap(report));
         } else {
-            // One that has sent it back the marker's way has not passed it on to everybody yet.
+            // One that has sent it back the marker's way has not passed it on to all nodes yet.
             let spreads_it = std::mem::replace(&mut report.spread, true);
             self.spread.insert((sid, of));
             let others = ctx.neighbors().filter(|to| !(spreads_it && *to == from));
